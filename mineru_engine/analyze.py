@@ -1,0 +1,418 @@
+"""From bytes or an open file to the document protocol: ``(MiddleJson, ModelJson)``.
+
+The work is one coroutine on the runtime's loop. :func:`doc_analyze` blocks for it, :func:`aio_doc_analyze`
+awaits it; both give the same result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mineru_engine.errors import (
+    DeadlineError,
+    EngineUnavailableError,
+    ErrorCode,
+    InputError,
+    MineruError,
+    NothingReadError,
+    OcrRequiredError,
+    OptionError,
+    PasswordError,
+    WorkerCrashedError,
+    WorkerDeadlineError,
+)
+from mineru_engine.options import OcrMode, ParseOptions, Tier
+from mineru_engine.pdf.continuity import join_pages
+from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading
+from mineru_engine.pdf.spec import SourceSpec
+from mineru_engine.progress import Progress, ProgressCallback
+from mineru_engine.result import Diagnostic, PageKind
+from mineru_engine.runtime.registry import get_runtime
+from mineru_engine.settings import Settings
+from mineru_engine.spool import ImageSpool
+from mineru_engine.version import __version__
+from mineru_engine.workers.pool import WorkerPool, usable_cores
+
+if TYPE_CHECKING:
+    from docvortex.schema import MiddleJson, ModelJson
+
+__all__ = ("Analysis", "SourceFile", "aio_doc_analyze", "analyze_source", "doc_analyze")
+
+_TASKS = "mineru_engine.pdf.tasks"
+_OPEN_DEADLINE_S = 60.0
+_FILE_DEADLINE_S = 300.0
+_EXTENSION = "mineru"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to read.
+
+    :ivar name: what the user calls it; its suffix helps to recognise formats without a signature.
+    :ivar local: it lies where the user put it, so an HTML page may refer to pictures beside it.
+    """
+
+    path: Path
+    name: str
+    local: bool = True
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+@dataclass(slots=True)
+class Analysis:
+    """Everything known about a document after it was read.
+
+    :ivar facts: what opening the file told (kind, suffix, sha256, bytes, attachments …).
+    """
+
+    middle_json: MiddleJson
+    model_json: ModelJson
+    images: ImageSpool
+    facts: dict[str, Any]
+    tier: Tier
+    engine: str
+    page_kinds: dict[int, PageKind]
+    diagnostics: list[Diagnostic]
+    password: str | None
+
+
+def doc_analyze(
+    data: bytes,
+    name: str = "document.pdf",
+    *,
+    settings: Settings | None = None,
+    on_progress: ProgressCallback | None = None,
+    **options: Any,
+) -> tuple[MiddleJson, ModelJson]:
+    """Read a document held in memory; pictures are inside the result as ``image_base64``.
+
+    :param name: file name, for formats that have no signature and for messages.
+    :param options: fields of :class:`~mineru_engine.options.ParseOptions`.
+    :raises MineruError: see :mod:`mineru_engine.errors`.
+    """
+    chosen, effective = ParseOptions.create(**options), settings or Settings.load()
+    return get_runtime(effective).run(lambda pool: _analyze_bytes(pool, data, name, chosen, effective, on_progress))
+
+
+async def aio_doc_analyze(
+    data: bytes,
+    name: str = "document.pdf",
+    *,
+    settings: Settings | None = None,
+    on_progress: ProgressCallback | None = None,
+    **options: Any,
+) -> tuple[MiddleJson, ModelJson]:
+    """:func:`doc_analyze` for any event loop. Cancelling stops the work and returns after its clean-up."""
+    chosen, effective = ParseOptions.create(**options), settings or Settings.load()
+    runtime = get_runtime(effective)
+    return await runtime.arun(lambda pool: _analyze_bytes(pool, data, name, chosen, effective, on_progress))
+
+
+async def _analyze_bytes(
+    pool: WorkerPool,
+    data: bytes,
+    name: str,
+    options: ParseOptions,
+    settings: Settings,
+    on_progress: ProgressCallback | None,
+) -> tuple[MiddleJson, ModelJson]:
+    with tempfile.TemporaryDirectory(prefix="mineru-") as directory:
+        path = Path(directory) / "document"
+        await asyncio.to_thread(path.write_bytes, data)
+        source = SourceFile(path, name, local=False)
+        analysis = await analyze_source(pool, source, options, settings, on_progress)
+        try:
+            return _with_inline_images(analysis)
+        finally:
+            analysis.images.close()
+
+
+async def analyze_source(
+    pool: WorkerPool,
+    source: SourceFile,
+    options: ParseOptions,
+    settings: Settings,
+    on_progress: ProgressCallback | None = None,
+) -> Analysis:
+    """Read one file on the runtime's loop.
+
+    :raises MineruError: with :attr:`MineruError.document` set.
+    """
+    try:
+        async with asyncio.timeout(options.timeout_s):
+            return await _DocumentReader(pool, source, options, settings, on_progress).read()
+    except MineruError as exc:
+        exc.document = exc.document or source.name
+        raise
+    except TimeoutError as exc:
+        raise DeadlineError(f"not finished within {options.timeout_s:g} s", document=source.name) from exc
+    finally:
+        pool.forget(source.key)
+
+
+def resolve_tier(options: ParseOptions, settings: Settings) -> Tier:
+    """The tier that ``auto`` stands for.
+
+    :raises EngineUnavailableError: if the tier needs a vision-language model.
+    """
+    server = options.server_url or settings.model.vlm.server_url
+    tier = options.tier
+    if tier is Tier.AUTO:
+        tier = Tier.HIGH if server else Tier.BASIC
+    if tier in (Tier.HIGH, Tier.XHIGH):
+        raise EngineUnavailableError(
+            f"tier {tier} needs a vision-language model, and this version has no engine for one yet",
+            hint="use --tier basic (reads scans without a GPU) or --tier flash",
+        )
+    return tier
+
+
+class _DocumentReader:
+    """Reads one document: opens it, chooses the way, puts the result together."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        source: SourceFile,
+        options: ParseOptions,
+        settings: Settings,
+        on_progress: ProgressCallback | None,
+    ) -> None:
+        self._pool = pool
+        self._source = source
+        self._options = options
+        self._settings = settings
+        self._on_progress = on_progress
+        self._tier = resolve_tier(options, settings)
+        self._images = ImageSpool()
+        self._diagnostics: list[Diagnostic] = []
+        self._done = 0
+        self._total = 0
+
+    async def read(self) -> Analysis:
+        try:
+            facts, password = await self._open()
+            if facts["kind"] == "native":
+                return await self._read_whole(facts)
+            return await self._read_pages(facts, password)
+        except BaseException:
+            self._images.close()
+            raise
+
+    async def _run(self, task: str, args: dict[str, Any], deadline_s: float) -> Any:
+        try:
+            return await self._pool.run(
+                f"{_TASKS}:{task}", args, deadline_s=deadline_s, document=self._source.key
+            )
+        except WorkerDeadlineError as exc:
+            raise InputError(
+                f"the file could not be opened: {exc.message}",
+                code=ErrorCode.FILE_DAMAGED,
+                hint="the file is damaged or made to exhaust its reader",
+            ) from exc
+        except WorkerCrashedError as exc:
+            raise InputError(
+                f"the file crashed its reader: {exc.message}", code=ErrorCode.FILE_DAMAGED
+            ) from exc
+
+    async def _open(self) -> tuple[dict[str, Any], str | None]:
+        """Open with the password given, asking the callable only when the file turns out to need one."""
+        given = self._options.password
+        password = None if given is None or callable(given) else given.get_secret_value()
+        args = {"path": str(self._source.path), "key": self._source.key, "name": self._source.name}
+        try:
+            facts = await self._run("open_document", {**args, "password": password}, _OPEN_DEADLINE_S)
+        except PasswordError as exc:
+            if exc.code is ErrorCode.PASSWORD_REQUIRED:
+                exc.hint = "give it with --password-env or --password-file (API: password=)"
+                if callable(given):
+                    password = await asyncio.to_thread(given, self._source.name)
+            if password is None or exc.code is not ErrorCode.PASSWORD_REQUIRED:
+                raise
+            facts = await self._run("open_document", {**args, "password": password}, _OPEN_DEADLINE_S)
+        self._note_facts(facts)
+        return facts, password
+
+    def _note_facts(self, facts: Mapping[str, Any]) -> None:
+        if facts.get("copy_forbidden"):
+            self._note("copy_forbidden", "the document's owner forbids copying its text; mind the terms of use")
+        if facts.get("repaired"):
+            self._note("pdf_repaired", "the PDF is damaged and was rebuilt before reading")
+        attachments = facts.get("attachments") or ()
+        if attachments and not self._options.attachments:
+            names = ", ".join(str(item["name"]) for item in attachments[:5])
+            self._note("attachments", f"{len(attachments)} attached file(s) not parsed: {names}; use --attachments")
+
+    def _note(self, code: str, message: str, page: int | None = None) -> None:
+        self._diagnostics.append(Diagnostic(code, message, page))
+
+    def _report(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(self._source.name, self._done, self._total))
+
+    async def _read_whole(self, facts: dict[str, Any]) -> Analysis:
+        if self._options.pages:
+            raise OptionError(
+                f"pages can be chosen for PDFs and images only, not for {facts['suffix']}",
+                code=ErrorCode.PAGE_RANGE_INVALID,
+            )
+        args = {"path": str(self._source.path), "suffix": facts["suffix"], "local": self._source.local}
+        found = await self._run("analyze_file", args, self._options.timeout_s or _FILE_DEADLINE_S)
+        for blocks in found["pages"]:
+            self._images.take(blocks)
+        for code, message, page in found["diagnostics"]:
+            self._note(code, message, page)
+        self._done = self._total = len(found["pages"])
+        self._report()
+        return await self._assemble(facts, found["pages"], [], {}, found["extensions"], found["document"], "native")
+
+    async def _read_pages(self, facts: dict[str, Any], password: str | None) -> Analysis:
+        from mineru_engine.pages import parse_pages
+
+        pages = parse_pages(self._options.pages, facts["page_count"])
+        self._total = len(pages)
+        self._report()
+        reader = self._page_reader(facts, password)
+        readings = await reader.read(pages)
+        self._diagnostics += reader.diagnostics
+        self._check_something_read(readings)
+        blocks = [reading.blocks for reading in readings]
+        join_pages(blocks)
+        index_map = [] if len(pages) == facts["page_count"] else pages
+        kinds = {reading.index: reading.kind for reading in readings}
+        engine = "onnx" if reader.used_models else "native"
+        extensions = {"docvortex_layout": _layout_extension(readings)}
+        properties = facts.get("properties")
+        analysis = await self._assemble(facts, blocks, index_map, kinds, extensions, properties, engine)
+        analysis.password = password
+        return analysis
+
+    def _page_reader(self, facts: dict[str, Any], password: str | None) -> PageReader:
+        processing, options = self._settings.processing, self._options
+        limits = PageLimits(
+            window_size=options.window_size or processing.window_size,
+            page_timeout_s=options.page_timeout_s or processing.page_timeout,
+            threads=max(1, usable_cores() // self._pool.size),
+        )
+        return PageReader(
+            self._pool,
+            SourceSpec(str(self._source.path), self._source.key, facts["kind"], password),
+            limits,
+            ocr_mode=options.ocr_mode,
+            reads_images=self._tier is not Tier.FLASH,
+            on_page=self._page_done,
+        )
+
+    def _page_done(self, reading: PageReading) -> None:
+        self._images.take(reading.blocks)
+        self._done += 1
+        self._report()
+
+    def _check_something_read(self, readings: list[PageReading]) -> None:
+        if any(reading.kind is not PageKind.LOST for reading in readings):
+            return
+        if self._tier is Tier.FLASH or self._options.ocr_mode is OcrMode.TXT:
+            raise OcrRequiredError(
+                "the document has no text layer",
+                hint="use tier basic with OCR mode auto: it reads scanned pages without a GPU",
+            )
+        reason = self._diagnostics[-1].message if self._diagnostics else "no reason known"
+        raise NothingReadError(f"no page could be read: {reason}")
+
+    async def _assemble(
+        self,
+        facts: dict[str, Any],
+        pages: list[list[dict[str, Any]]],
+        index_map: list[int],
+        kinds: dict[int, PageKind],
+        extensions: dict[str, Any],
+        properties: dict[str, Any] | None,
+        engine: str,
+    ) -> Analysis:
+        suffix = facts["suffix"] if facts["kind"] == "native" else "pdf"
+        extensions = {**extensions, _EXTENSION: self._extension(kinds, engine)}
+        build = _Protocol(suffix, pages, index_map, extensions, properties)
+        middle, model = await asyncio.to_thread(build)
+        return Analysis(
+            middle, model, self._images, facts, self._tier, engine, kinds, self._diagnostics, None
+        )
+
+    def _extension(self, kinds: dict[int, PageKind], engine: str) -> dict[str, Any]:
+        from mineru_engine.versions import installed_versions
+
+        return {
+            "tier": str(self._tier),
+            "engine": engine,
+            "parse_mode": str(self._options.ocr_mode),
+            "versions": installed_versions(),
+            "page_kinds": {str(index): str(kind) for index, kind in sorted(kinds.items())},
+            "diagnostics": [item.to_dict() for item in self._diagnostics],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Protocol:
+    """Builds the two protocol objects; called on a thread because large documents take a while."""
+
+    suffix: str
+    pages: list[list[dict[str, Any]]]
+    index_map: list[int]
+    extensions: dict[str, Any]
+    properties: dict[str, Any] | None
+
+    def __call__(self) -> tuple[MiddleJson, ModelJson]:
+        from mineru_engine.quiet import quiet_docvortex
+
+        quiet_docvortex()
+        from docvortex.postprocess.document import model_json_to_middle_json
+        from docvortex.schema import DocumentMetadata, DocumentProperties, ModelJson, Producer
+
+        document = DocumentProperties(**self.properties) if self.properties else None
+        metadata = DocumentMetadata(
+            file_suffix=self.suffix, producer=Producer(name="mineru", version=__version__), document=document
+        )
+        model = ModelJson(
+            pages=self.pages, page_index_map=self.index_map, metadata=metadata, extensions=self.extensions
+        )
+        return model_json_to_middle_json(model), model
+
+
+def _layout_extension(readings: list[PageReading]) -> dict[str, Any]:
+    """Page sizes, in docvortex's layout extension version 1."""
+    pages = [
+        {"page_idx": reading.index, "width_pt": reading.size[0], "height_pt": reading.size[1]}
+        for reading in readings
+        if reading.size is not None
+    ]
+    return {"version": 1, "pages": pages}
+
+
+def _with_inline_images(analysis: Analysis) -> tuple[MiddleJson, ModelJson]:
+    """Pictures back into the documents, for callers that get no files."""
+    images = analysis.images
+
+    def restore(value: Any) -> None:
+        if isinstance(value, dict):
+            path = value.get("image_path")
+            if isinstance(path, str) and path in images:
+                value["image_base64"] = images.data_uri(path)
+                value["image_path"] = None
+            for child in value.values():
+                restore(child)
+        elif isinstance(value, list):
+            for child in value:
+                restore(child)
+
+    model = analysis.model_json
+    restore(model.pages)
+    middle = analysis.middle_json.to_dict()
+    restore(middle["pages"])
+    return type(analysis.middle_json).from_dict(middle), model
+
+

@@ -1,0 +1,181 @@
+"""The front door: path in, :class:`~mineru_engine.result.ParseResult` out."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from mineru_engine.analyze import Analysis, SourceFile, analyze_source
+from mineru_engine.errors import ErrorCode, InputError, MineruError, OptionError
+from mineru_engine.options import ParseOptions
+from mineru_engine.progress import ProgressCallback
+from mineru_engine.result import Attachment, Diagnostic, ParseResult
+from mineru_engine.runtime.registry import get_runtime
+from mineru_engine.settings import Settings
+from mineru_engine.versions import installed_versions
+from mineru_engine.workers.pool import WorkerPool
+
+__all__ = ("draw_layout", "draw_layout_async", "parse", "parse_async")
+
+_TASKS = "mineru_engine.pdf.tasks"
+_LAYOUT_DEADLINE_S = 300.0
+_ATTACHMENT_DEADLINE_S = 60.0
+
+
+def parse(
+    path: Path | str,
+    *,
+    settings: Settings | None = None,
+    on_progress: ProgressCallback | None = None,
+    **options: Any,
+) -> ParseResult:
+    """Parse one file and block until the result is there.
+
+    Works from any thread, from a plain script without a main guard, and beside a running loop.
+
+    :param settings: instead of those of the configuration file and the environment.
+    :param options: fields of :class:`~mineru_engine.options.ParseOptions`: ``tier``, ``ocr_mode``, ``pages``,
+        ``password``, ``timeout_s`` …
+    :raises MineruError: see :mod:`mineru_engine.errors`.
+    """
+    chosen, effective = ParseOptions.create(**options), settings or Settings.load()
+    return get_runtime(effective).run(lambda pool: _parse(pool, Path(path), chosen, effective, on_progress))
+
+
+async def parse_async(
+    path: Path | str,
+    *,
+    settings: Settings | None = None,
+    on_progress: ProgressCallback | None = None,
+    **options: Any,
+) -> ParseResult:
+    """:func:`parse` for any event loop. Cancelling stops the work and returns after its clean-up."""
+    chosen, effective = ParseOptions.create(**options), settings or Settings.load()
+    runtime = get_runtime(effective)
+    return await runtime.arun(lambda pool: _parse(pool, Path(path), chosen, effective, on_progress))
+
+
+def draw_layout(
+    path: Path | str, result: ParseResult, *, settings: Settings | None = None, password: str | None = None
+) -> bytes:
+    """A PDF of the pages on which every block is outlined, typed and numbered in reading order.
+
+    :param path: the file that ``result`` was parsed from.
+    :raises OptionError: if the format has no pages to draw on.
+    """
+    return get_runtime(settings or Settings.load()).run(lambda pool: _draw_layout(pool, Path(path), result, password))
+
+
+async def draw_layout_async(
+    path: Path | str, result: ParseResult, *, settings: Settings | None = None, password: str | None = None
+) -> bytes:
+    """:func:`draw_layout` for any event loop."""
+    runtime = get_runtime(settings or Settings.load())
+    return await runtime.arun(lambda pool: _draw_layout(pool, Path(path), result, password))
+
+
+async def _parse(
+    pool: WorkerPool, path: Path, options: ParseOptions, settings: Settings, on_progress: ProgressCallback | None
+) -> ParseResult:
+    started = time.perf_counter()
+    await asyncio.to_thread(_check_readable, path, settings.processing.max_file_mb)
+    source = SourceFile(path, path.name)
+    analysis = await analyze_source(pool, source, options, settings, on_progress)
+    try:
+        attachments = await _attachments(pool, source, analysis, options, settings)
+    except BaseException:
+        analysis.images.close()
+        raise
+    return ParseResult(
+        name=source.name,
+        middle_json=analysis.middle_json,
+        model_json=analysis.model_json,
+        assets=analysis.images,
+        tier=str(analysis.tier),
+        engine=analysis.engine,
+        ocr_mode=str(options.ocr_mode),
+        versions=installed_versions(),
+        page_kinds=analysis.page_kinds,
+        diagnostics=analysis.diagnostics,
+        attachments=attachments,
+        source_sha256=analysis.facts["sha256"],
+        source_bytes=analysis.facts["bytes"],
+        options=options.fingerprint(),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _check_readable(path: Path, max_mb: int) -> None:
+    try:
+        with path.open("rb"):
+            size = path.stat().st_size
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}", code=ErrorCode.FILE_NOT_FOUND, document=path.name) from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a directory", document=path.name, hint="the API parses one file") from None
+    except OSError as exc:
+        raise InputError(f"cannot read {path}: {exc.strerror}", document=path.name) from exc
+    if size > max_mb << 20:
+        raise InputError(
+            f"{path.name} has {size >> 20} MiB, the limit is {max_mb}",
+            code=ErrorCode.FILE_TOO_LARGE,
+            document=path.name,
+            hint="raise MINERU_PROCESSING_MAX_FILE_MB",
+        )
+
+
+async def _attachments(
+    pool: WorkerPool, source: SourceFile, analysis: Analysis, options: ParseOptions, settings: Settings
+) -> list[Attachment]:
+    """List attached files; parse them too if asked. One that fails is a diagnostic, not an error."""
+    found = []
+    inner = options.model_copy(update={"pages": "", "password": None})
+    for index, item in enumerate(analysis.facts.get("attachments") or ()):
+        result = None
+        if options.attachments:
+            try:
+                result = await _parse_attachment(pool, source, analysis, index, item["name"], inner, settings)
+            except MineruError as exc:
+                analysis.diagnostics.append(Diagnostic("attachment_failed", f"{item['name']}: {exc.message}"))
+        found.append(Attachment(item["name"], item["size"], result))
+    return found
+
+
+async def _parse_attachment(
+    pool: WorkerPool,
+    source: SourceFile,
+    analysis: Analysis,
+    index: int,
+    name: str,
+    options: ParseOptions,
+    settings: Settings,
+) -> ParseResult:
+    with tempfile.TemporaryDirectory(prefix="mineru-") as directory:
+        target = Path(directory) / (Path(name.replace("\\", "/")).name or f"attachment-{index + 1}")
+        spec = {"path": str(source.path), "key": source.key, "kind": "pdf", "password": analysis.password}
+        args = {"source": spec, "index": index, "target": str(target)}
+        await pool.run(f"{_TASKS}:save_attachment", args, deadline_s=_ATTACHMENT_DEADLINE_S, document=source.key)
+        return await _parse(pool, target, options, settings, None)
+
+
+async def _draw_layout(pool: WorkerPool, path: Path, result: ParseResult, password: str | SecretStr | None) -> bytes:
+    if not result.page_kinds:
+        raise OptionError("a layout can be drawn for PDFs and images only", document=result.name)
+    secret = password.get_secret_value() if isinstance(password, SecretStr) else password
+    source = SourceFile(path, path.name)
+    with tempfile.TemporaryDirectory(prefix="mineru-") as directory:
+        target = Path(directory) / "layout.pdf"
+        facts = {"path": str(path), "key": source.key, "name": path.name, "password": secret}
+        try:
+            opened = await pool.run(f"{_TASKS}:open_document", facts, deadline_s=_LAYOUT_DEADLINE_S, document=source.key)
+            spec = {"path": str(path), "key": source.key, "kind": opened["kind"], "password": secret}
+            args = {"source": spec, "middle": result.middle_json.to_dict(), "target": str(target)}
+            await pool.run(f"{_TASKS}:draw_layout", args, deadline_s=_LAYOUT_DEADLINE_S, document=source.key)
+        finally:
+            pool.forget(source.key)
+        return await asyncio.to_thread(target.read_bytes)

@@ -1,0 +1,79 @@
+"""What format a file really has, whatever it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mineru_engine.errors import DamagedDocumentError, ErrorCode, UnsupportedFormatError
+
+__all__ = ("IMAGE_SUFFIXES", "NATIVE_SUFFIXES", "SUPPORTED_SUFFIXES", "Detected", "detect")
+
+IMAGE_SUFFIXES = frozenset("png jpg jpeg jp2 tif tiff webp bmp gif heic heif avif".split())
+NATIVE_SUFFIXES = frozenset(
+    "doc docx rtf ppt pptx xls xlsx csv tsv odt ods odp epub html htm shtml mhtml mht ofd".split()
+)
+SUPPORTED_SUFFIXES = frozenset({"pdf"}) | IMAGE_SUFFIXES | NATIVE_SUFFIXES
+
+_HEADER_BYTES = 1024  # Adobe's readers accept a PDF header anywhere in the first 1,024 bytes
+
+_IMAGE_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "png"),
+    (0, b"\xff\xd8\xff", "jpg"),
+    (0, b"II*\x00", "tiff"),
+    (0, b"MM\x00*", "tiff"),
+    (0, b"II+\x00", "tiff"),
+    (0, b"MM\x00+", "tiff"),
+    (8, b"WEBP", "webp"),
+    (0, b"BM", "bmp"),
+    (0, b"GIF87a", "gif"),
+    (0, b"GIF89a", "gif"),
+    (0, b"\x00\x00\x00\x0cjP  ", "jp2"),
+    (4, b"ftypheic", "heic"),
+    (4, b"ftypheix", "heic"),
+    (4, b"ftypmif1", "heic"),
+    (4, b"ftypavif", "avif"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """Format of a file.
+
+    :ivar kind: ``pdf``, ``image`` or ``native`` (read as a whole by docvortex).
+    """
+
+    kind: str
+    suffix: str
+
+
+def detect(path: Path, name: str) -> Detected:
+    """Look into the file; ``name`` helps only with formats that have no signature.
+
+    :raises DamagedDocumentError: if the file is empty, or calls itself a PDF and is none.
+    :raises UnsupportedFormatError: if no reader exists for it.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(_HEADER_BYTES)
+    if not head:
+        raise DamagedDocumentError("the file is empty (0 bytes)", code=ErrorCode.FILE_EMPTY)
+    if b"%PDF-" in head:
+        return Detected("pdf", "pdf")
+    for offset, signature, suffix in _IMAGE_SIGNATURES:
+        if head.startswith(signature, offset):
+            return Detected("image", suffix)
+    suffix = _guess(path, name)
+    if suffix in NATIVE_SUFFIXES:
+        return Detected("native", suffix)
+    if Path(name).suffix.lower() == ".pdf":
+        raise DamagedDocumentError("the file is called .pdf but there is no PDF inside")
+    raise UnsupportedFormatError(
+        f"no reader for this kind of file ({Path(name).suffix or suffix})",
+        hint=f"supported: {', '.join(sorted(SUPPORTED_SUFFIXES))}",
+    )
+
+
+def _guess(path: Path, name: str) -> str:
+    from docvortex.document.detection import guess_suffix_by_bytes
+
+    return str(guess_suffix_by_bytes(path.read_bytes(), name))

@@ -1,0 +1,139 @@
+"""What only the whole document shows: running headers and footers, one title, heading levels.
+
+Windows are analysed apart from each other, so a header that a window of few pages could not recognise is
+recognised here from its twins on other pages, and a second document title becomes an ordinary heading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ("join_pages", "plain_text")
+
+RawBlock = dict[str, Any]
+
+_MARGIN = 0.12  # share of the page height at top and bottom where running lines stand
+_SAME_PLACE = 0.015
+_MIN_PAGES = 3
+_RETYPED = {"text", "paragraph_title", "doc_title", "ref_text", "caption", "page_footnote", "footnote"}
+_RUNNING = {"header", "footer", "page_number"}
+_NUMBERED = re.compile(r"^\s*(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+\S")
+_APPENDIX = re.compile(r"^\s*([A-Z](?:\.\d{1,2}){1,4})\.?\s+\S")
+_CHINESE_PART = re.compile(r"^\s*第[〇零一二三四五六七八九十百\d]+[章篇部编]")
+_CHINESE_SECTION = re.compile(r"^\s*第[〇零一二三四五六七八九十百\d]+[节條条]")
+_CHINESE_COUNT = re.compile(r"^\s*[一二三四五六七八九十]+、")
+_CHINESE_SUBCOUNT = re.compile(r"^\s*[（(][一二三四五六七八九十]+[)）]")
+_TOP_LEVEL = 2  # level 1 is the document's title
+
+
+def join_pages(pages: Sequence[list[RawBlock]]) -> None:
+    """Make the pages of one document consistent, in place. Pages are in order."""
+    _retype_running_lines(pages)
+    _keep_one_title(pages)
+    _set_heading_levels(pages)
+
+
+def plain_text(block: RawBlock) -> str:
+    """The text of a raw block's inline content."""
+    content = block.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = []
+    for span in content:
+        inner = span.get("content") if isinstance(span, dict) else None
+        parts.append(inner if isinstance(inner, str) else plain_text({"content": inner}))
+    return "".join(parts)
+
+
+def _signature(block: RawBlock) -> str:
+    """The text with its numbers made equal: 'Page 3 of 60' is the same line on every page."""
+    return re.sub(r"[\divxlc]*\d[\divxlc]*|\b[ivxlc]+\b", "#", " ".join(plain_text(block).split()).casefold())
+
+
+def _place(block: RawBlock) -> float | None:
+    """Vertical centre if the block stands in the top or bottom margin and is no more than two lines."""
+    bbox = block.get("bbox")
+    if not bbox or bbox[3] - bbox[1] > _MARGIN / 2:
+        return None
+    centre = (bbox[1] + bbox[3]) / 2
+    return float(centre) if centre < _MARGIN or centre > 1 - _MARGIN else None
+
+
+def _retype_running_lines(pages: Sequence[list[RawBlock]]) -> None:
+    seen: dict[str, list[tuple[int, float, RawBlock]]] = defaultdict(list)
+    for number, blocks in enumerate(pages):
+        for block in blocks:
+            place = _place(block)
+            if place is not None and block.get("type") in _RETYPED | _RUNNING and (text := _signature(block)):
+                seen[text].append((number, place, block))
+    for text, found in seen.items():
+        for _, place, block in found:
+            twins = [item for item in found if abs(item[1] - place) < _SAME_PLACE]
+            if len({item[0] for item in twins}) >= _MIN_PAGES and block["type"] not in _RUNNING:
+                block["type"] = _running_type(text, place, [item[2]["type"] for item in twins])
+
+
+def _running_type(text: str, place: float, twins: list[str]) -> str:
+    known = [kind for kind in twins if kind in _RUNNING]
+    if known:
+        return max(set(known), key=known.count)
+    if re.fullmatch(r"[\W_]*#[\W_]*", text):
+        return "page_number"
+    return "header" if place < 0.5 else "footer"
+
+
+def _keep_one_title(pages: Sequence[list[RawBlock]]) -> None:
+    """Titles on the first page that has one stay; later ones come from windows that saw no better."""
+    titled = False
+    for blocks in pages:
+        titles = [block for block in blocks if block.get("type") == "doc_title"]
+        if titled:
+            for block in titles:
+                block["type"] = "paragraph_title"
+        titled = titled or bool(titles)
+
+
+def _set_heading_levels(pages: Sequence[list[RawBlock]]) -> None:
+    """Levels from numbering ('2.1', '第三章'); headings without a number follow their looks.
+
+    The line height of an unnumbered heading is compared with those of numbered ones of the same document.
+    """
+    headings = [block for blocks in pages for block in blocks if block.get("type") == "paragraph_title"]
+    heights: dict[int, list[float]] = defaultdict(list)
+    open_ones = []
+    for block in headings:
+        level = _numbered_level(plain_text(block))
+        if level is None:
+            open_ones.append(block)
+        else:
+            block["level"] = level
+            if (height := _line_height(block)) is not None:
+                heights[level].append(height)
+    typical = {level: sorted(values)[len(values) // 2] for level, values in heights.items()}
+    for block in open_ones:
+        if "level" not in block and (height := _line_height(block)) is not None and typical:
+            block["level"] = min(typical, key=lambda level: (abs(typical[level] - height), level))
+
+
+def _numbered_level(text: str) -> int | None:
+    for pattern in (_NUMBERED, _APPENDIX):
+        if found := pattern.match(text):
+            return min(6, _TOP_LEVEL + found[1].count("."))
+    if _CHINESE_PART.match(text):
+        return _TOP_LEVEL
+    if _CHINESE_SECTION.match(text) or _CHINESE_COUNT.match(text):
+        return _TOP_LEVEL
+    if _CHINESE_SUBCOUNT.match(text):
+        return _TOP_LEVEL + 1
+    return None
+
+
+def _line_height(block: RawBlock) -> float | None:
+    boxes = [line.get("bbox") for line in block.get("lines") or () if isinstance(line, dict)]
+    heights = sorted(box[3] - box[1] for box in boxes if box)
+    return heights[len(heights) // 2] if heights else None

@@ -1,0 +1,234 @@
+"""What a worker process can be asked to do with a document. Arguments and results are JSON values."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from mineru_engine.errors import DamagedDocumentError, ErrorCode, MineruError, OptionError, PasswordError
+from mineru_engine.pdf.native import analyze_native, layer_lines
+from mineru_engine.pdf.source import (
+    ImageSource,
+    PdfSource,
+    checked_size,
+    has_foreign_security_handler,
+    open_source,
+)
+from mineru_engine.pdf.spec import SourceSpec
+from mineru_engine.pdf.textlayer import TextLayer, judge, read_evidence
+
+if TYPE_CHECKING:
+    from mineru_engine.pdf.lines import TextLine
+
+__all__ = ("analyze_file", "analyze_window", "draw_layout", "open_document", "read_page", "save_attachment")
+
+
+def open_document(path: str, key: str, name: str, password: str | None) -> dict[str, Any]:
+    """Recognise the format and open the document.
+
+    :return: ``kind`` (``pdf``, ``image`` or ``native``), ``suffix``, ``sha256``, ``bytes``; for paged kinds
+        ``page_count``; for PDFs ``copy_forbidden``, ``repaired``, ``attachments``, ``properties``.
+    :raises MineruError: if the file cannot be used.
+    """
+    from mineru_engine.detect import detect
+
+    file = Path(path)
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    detected = detect(file, name)
+    info: dict[str, Any] = {
+        "kind": detected.kind,
+        "suffix": detected.suffix,
+        "sha256": digest,
+        "bytes": file.stat().st_size,
+    }
+    if detected.kind == "native":
+        return info
+    source = open_source(SourceSpec(path, key, detected.kind, password))
+    info["page_count"] = source.page_count
+    if isinstance(source, PdfSource):
+        info.update(_pdf_facts(source))
+    return info
+
+
+def _pdf_facts(source: PdfSource) -> dict[str, Any]:
+    if source.page_count and has_foreign_security_handler(source.data):
+        raise PasswordError(
+            "the PDF is encrypted by a security handler that cannot be opened here",
+            code=ErrorCode.PDF_ENCRYPTION_UNSUPPORTED,
+            hint="open it in the program that protected it and save an unprotected copy",
+        )
+    return {
+        "copy_forbidden": source.copy_forbidden,
+        "repaired": source.repaired,
+        "attachments": _attachments(source),
+        "properties": _properties(source),
+    }
+
+
+def _attachments(source: PdfSource) -> list[dict[str, Any]]:
+    import pypdfium2 as pdfium
+    from docvortex.document.pdf.pdfium import pdfium_guard
+
+    found = []
+    with pdfium_guard():
+        for index in range(source.pdf.count_attachments()):
+            try:
+                attachment = source.pdf.get_attachment(index)
+                found.append({"name": attachment.get_name(), "size": len(attachment.get_data())})
+            except pdfium.PdfiumError:
+                found.append({"name": f"attachment-{index + 1}", "size": 0})
+    return found
+
+
+def _properties(source: PdfSource) -> dict[str, Any]:
+    from docvortex.document.pdf.pdfium import pdfium_guard
+
+    with pdfium_guard():
+        meta = source.pdf.get_metadata_dict(skip_empty=True)
+    properties: dict[str, Any] = {"page_count": source.page_count, "page_count_kind": "physical"}
+    names = {"Title": "title", "Subject": "subject", "Creator": "creator_application", "Producer": "producer_application"}
+    properties.update({names[key]: value for key, value in meta.items() if key in names and value.strip()})
+    if meta.get("Author", "").strip():
+        properties["authors"] = [meta["Author"]]
+    return properties
+
+
+def save_attachment(source: dict[str, Any], index: int, target: str) -> int:
+    """Write one attached file to ``target``; returns its size in bytes."""
+    from docvortex.document.pdf.pdfium import pdfium_guard
+
+    pdf = cast(PdfSource, open_source(SourceSpec(**source)))
+    with pdfium_guard():
+        data = bytes(pdf.pdf.get_attachment(index).get_data())
+    return Path(target).write_bytes(data)
+
+
+def analyze_window(source: dict[str, Any], pages: list[int], ocr_mode: str, reads_images: bool) -> list[dict[str, Any]]:
+    """Judge every page's text layer and analyse those that have a good one, together.
+
+    :param pages: increasing page indices.
+    :param reads_images: pages whose text layer is doubtful can be read by OCR instead.
+    :return: one item a page: ``index``, ``size`` (points), ``layer``, ``blocks`` (``None`` when the page must be
+        read another way), ``chars``, ``problem``.
+    """
+    document = open_source(SourceSpec(**source))
+    if not isinstance(document, PdfSource):
+        return [_image_page(document, index) for index in pages]
+    wanted = _native_layers(ocr_mode, reads_images)
+    items = [_judge_page(document, index, wanted) for index in pages]
+    native = [item["index"] for item in items if item["native"]]
+    blocks = analyze_native(document, native) if native else {}
+    for item in items:
+        item["blocks"] = blocks.get(item["index"]) if item.pop("native") else None
+        if item["layer"] == TextLayer.BLANK:
+            item["blocks"] = []
+    return items
+
+
+def _native_layers(ocr_mode: str, reads_images: bool) -> set[TextLayer]:
+    if ocr_mode == "ocr" and reads_images:
+        return set()
+    if ocr_mode == "auto" and reads_images:
+        return {TextLayer.GOOD}
+    return {TextLayer.GOOD, TextLayer.GARBLED}
+
+
+def _judge_page(document: PdfSource, index: int, native_layers: set[TextLayer]) -> dict[str, Any]:
+    item: dict[str, Any] = {"index": index, "size": None, "layer": None, "chars": 0, "native": False, "problem": None}
+    try:
+        with document.page(index) as page:
+            item["size"] = checked_size(page.get_size(), index)
+            evidence = read_evidence(page)
+    except MineruError as exc:
+        item["problem"] = exc.message
+        return item
+    layer = judge(evidence)
+    item["layer"], item["chars"] = layer, len("".join(evidence.text.split()))
+    item["native"] = layer in native_layers
+    return item
+
+
+def _image_page(document: Any, index: int) -> dict[str, Any]:
+    try:
+        size, problem = document.page_size(index), None
+    except MineruError as exc:
+        size, problem = None, exc.message
+    layer = None if problem else TextLayer.NONE
+    return {"index": index, "size": size, "layer": layer, "chars": 0, "blocks": None, "problem": problem}
+
+
+def read_page(source: dict[str, Any], page: int, how: str, threads: int) -> dict[str, Any]:
+    """Read one page that native analysis does not read.
+
+    :param how: ``ocr`` (layout model and OCR), ``layer`` (layout model, text of the file's OCR layer) or
+        ``plain`` (text layer in simple reading order, no model).
+    :return: ``blocks``, and ``score``, the mean confidence of the recognised lines (1.0 for text layers).
+    """
+    from mineru_engine.pdf.assemble import assemble_page
+
+    document = open_source(SourceSpec(**source))
+    lines: list[TextLine] | None = None
+    if how in ("layer", "plain"):
+        lines = layer_lines(cast(PdfSource, document), page)
+    if how == "plain":
+        return {"blocks": assemble_page(None, [], lines or []), "score": 1.0}
+    from mineru_engine.pdf.scan import read_scan_page, scan_long_side
+
+    pixels = document.render(page, scan_long_side(document.page_size(page)))
+    result = read_scan_page(pixels, lines, threads=threads)
+    return {"blocks": result.blocks, "score": result.score}
+
+
+def analyze_file(path: str, suffix: str, local: bool) -> dict[str, Any]:
+    """Analyse a document that docvortex reads natively as a whole (office, e-book, web, OFD, CSV).
+
+    :param local: the file lies where the user put it, so pictures beside an HTML page may be read.
+    :return: ``pages``, ``extensions``, ``document`` (properties) and ``diagnostics``.
+    :raises DamagedDocumentError: if the format's reader refuses it.
+    """
+    from docvortex import analyze
+    from docvortex.errors import DocumentError, InvalidRequestError
+
+    file = Path(path)
+    try:
+        analysis = analyze(file if local else file.read_bytes(), file_suffix=suffix)
+    except InvalidRequestError as exc:
+        raise OptionError(exc.message) from exc
+    except DocumentError as exc:
+        raise DamagedDocumentError(exc.message) from exc
+    except (ValueError, KeyError, OSError, RuntimeError, TypeError, AttributeError, IndexError, SyntaxError) as exc:
+        raise DamagedDocumentError(f"the {suffix} file is damaged ({type(exc).__name__})") from exc
+    model = analysis.model_json
+    document = model.metadata.document
+    return {
+        "pages": model.pages,
+        "extensions": model.extensions,
+        "document": document.to_dict() if document is not None else None,
+        "diagnostics": [(item.code, item.message, item.page_index) for item in analysis.diagnostics],
+    }
+
+
+def draw_layout(source: dict[str, Any], middle: dict[str, Any], target: str) -> None:
+    """Write a PDF of the pages with every block outlined, typed and numbered in reading order."""
+    from docvortex.schema import MiddleJson
+    from docvortex.visualization import render_layout_pdf
+
+    document = open_source(SourceSpec(**source))
+    if isinstance(document, PdfSource):
+        data = document.data
+    else:
+        data = _images_as_pdf(cast(ImageSource, document))
+    Path(target).write_bytes(render_layout_pdf(data, MiddleJson.from_dict(middle).pages))
+
+
+def _images_as_pdf(document: ImageSource) -> bytes:
+    import io
+
+    from PIL import Image
+
+    pages = [Image.fromarray(document.render(index, 2000)) for index in range(document.page_count)]
+    out = io.BytesIO()
+    pages[0].save(out, format="PDF", save_all=True, append_images=pages[1:], resolution=200)
+    return out.getvalue()

@@ -1,0 +1,1 @@
+"""Many documents on one event loop: loop thread, worker pool, registry."""

@@ -1,0 +1,206 @@
+"""Settings of an installation: defaults, a TOML file, the environment, explicit values.
+
+Every leaf has one dotted name (``model.vlm.server_url``), which is also its place in the file
+(``[model.vlm] server_url = …``) and, with ``MINERU_`` in front, its environment variable
+(``MINERU_MODEL_VLM_SERVER_URL``). Precedence: explicit value > environment > file > default.
+:attr:`Settings.sources` remembers where each value that is not a default came from.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+
+from mineru_engine.errors import ErrorCode, OptionError
+
+__all__ = ("ModelSettings", "ProcessingSettings", "Settings", "VlmSettings", "WorkerSettings")
+
+CONFIG_NAME = "mineru.toml"
+ENV_PREFIX = "MINERU_"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class VlmSettings(_Section):
+    """The vision-language model of tiers ``high`` and ``xhigh``."""
+
+    server_url: str | None = Field(default=None, description="base URL of an OpenAI-compatible server")
+    api_key: SecretStr | None = Field(default=None, description="sent as a bearer token to server_url only")
+    model: str | None = Field(default=None, description="model name at the server, or a local path")
+    max_concurrency: int = Field(default=100, ge=1, description="VLM requests in flight, over all documents")
+    http_timeout: float = Field(default=600.0, gt=0, description="seconds for one request")
+
+
+class ModelSettings(_Section):
+    """Models."""
+
+    vlm: VlmSettings = VlmSettings()
+
+
+class ProcessingSettings(_Section):
+    """How a document is cut up and how long a page may take."""
+
+    window_size: int = Field(default=32, ge=1, description="pages analysed together")
+    page_timeout: float = Field(default=20.0, gt=0, description="seconds for one page before it is given up")
+    max_file_mb: int = Field(default=2048, ge=1, description="largest input accepted, MiB")
+
+
+class WorkerSettings(_Section):
+    """The worker processes in which native code runs."""
+
+    processes: int = Field(default=0, ge=0, description="number of processes; 0 for one per usable core, at most 8")
+    memory_mb: int = Field(default=2048, ge=256, description="resident memory at which a worker is killed, MiB")
+    recycle_mb: int = Field(default=768, ge=128, description="resident memory at which an idle worker is replaced, MiB")
+    max_tasks: int = Field(default=500, ge=1, description="tasks after which a worker is replaced")
+
+
+class Settings(_Section):
+    """All settings. Build with :meth:`load`; plain ``Settings()`` is the defaults alone."""
+
+    model: ModelSettings = ModelSettings()
+    processing: ProcessingSettings = ProcessingSettings()
+    worker: WorkerSettings = WorkerSettings()
+
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Dotted name → where the value came from; names not listed have their default."""
+        return self._sources
+
+    @classmethod
+    def load(
+        cls,
+        config: Path | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> Settings:
+        """Read the settings in force.
+
+        :param config: a TOML file; else ``./mineru.toml``, else the one in the user's config directory.
+        :param environ: environment to read instead of the process's own.
+        :param overrides: dotted name → value, stronger than everything else; ``None`` values are skipped.
+        :raises OptionError: if the file is missing or malformed, a name unknown or a value impossible.
+        """
+        values: dict[str, tuple[Any, str]] = {}
+        for path, layer in _file_layers(config):
+            values.update({name: (value, str(path)) for name, value in layer.items()})
+        values.update(_environment(os.environ if environ is None else environ))
+        for name, value in (overrides or {}).items():
+            if value is not None:
+                _check_name(name, "option")
+                values[name] = (value, "option")
+        settings = _validate(cls, values)
+        settings._sources.update({name: source for name, (_, source) in values.items()})
+        return settings
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """All dotted names with their values, secrets still wrapped."""
+        for name in leaf_names():
+            value: Any = self
+            for part in name.split("."):
+                value = getattr(value, part)
+            yield name, value
+
+
+def leaf_names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+    """Dotted names of all settings, in order of declaration."""
+    names: list[str] = []
+    for name, info in model.model_fields.items():
+        annotation = info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            names += leaf_names(annotation, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def env_name(name: str) -> str:
+    """Environment variable of a dotted name."""
+    return ENV_PREFIX + name.replace(".", "_").upper()
+
+
+def user_config_path() -> Path:
+    """Where a user's own settings file lies."""
+    from platformdirs import user_config_dir
+
+    return Path(user_config_dir("mineru", appauthor=False)) / CONFIG_NAME
+
+
+def _file_layers(config: Path | None) -> list[tuple[Path, dict[str, Any]]]:
+    if config is not None:
+        if not config.is_file():
+            raise OptionError(f"no settings file at {config}", code=ErrorCode.SETTING_INVALID)
+        return [(config, _read_file(config))]
+    for path in (Path(CONFIG_NAME), user_config_path()):
+        if path.is_file():
+            return [(path, _read_file(path))]
+    return []
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise OptionError(f"{path}: {exc}", code=ErrorCode.SETTING_INVALID) from exc
+    flat = dict(_flatten(tree))
+    for name in flat:
+        _check_name(name, str(path))
+    return flat
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    for name in leaf_names():
+        value = environ.get(env_name(name), "")
+        if value != "":
+            found[name] = (value, env_name(name))
+    return found
+
+
+def _check_name(name: str, source: str) -> None:
+    known = leaf_names()
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1)
+    raise OptionError(
+        f"{source}: unknown setting {name!r}",
+        code=ErrorCode.SETTING_INVALID,
+        hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
+    )
+
+
+def _validate(cls: type[Settings], values: Mapping[str, tuple[Any, str]]) -> Settings:
+    tree: dict[str, Any] = {}
+    for name, (value, _) in values.items():
+        *path, leaf = name.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[leaf] = value
+    try:
+        return cls(**tree)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part) for part in error["loc"])
+        source = values[name][1] if name in values else "settings"
+        raise OptionError(f"{source}: {name}: {error['msg']}", code=ErrorCode.SETTING_INVALID) from None
+
+

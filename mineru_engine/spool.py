@@ -1,0 +1,73 @@
+"""Pictures of a document in progress, kept on disk instead of in memory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ("ImageSpool",)
+
+_PREFIX = "data:image/"
+_EXTENSIONS = {"jpeg": "jpg", "svg+xml": "svg"}
+
+
+class ImageSpool(Mapping[str, bytes]):
+    """Relative path (``images/<sha256>.jpg``) → bytes, backed by a temporary directory.
+
+    The directory goes when :meth:`close` is called or the object is collected.
+    """
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="mineru-images-", ignore_cleanup_errors=True)
+        self._sizes: dict[str, int] = {}
+        self._finalizer = weakref.finalize(self, self._directory.cleanup)
+
+    def take(self, blocks: list[dict[str, Any]]) -> None:
+        """Move the pictures of raw blocks to disk: ``image_base64`` becomes ``image_path``."""
+        for block in blocks:
+            payload = block.get("image_base64")
+            if isinstance(payload, str) and payload.startswith(_PREFIX):
+                block["image_path"] = self.add(payload)
+                del block["image_base64"]
+            children = block.get("content")
+            if isinstance(children, list):
+                self.take([child for child in children if isinstance(child, dict)])
+
+    def add(self, data_uri: str) -> str:
+        """Store one picture; returns its relative path. Equal pictures share one file."""
+        head, _, body = data_uri.partition(",")
+        kind = head.removeprefix(_PREFIX).split(";")[0].lower()
+        data = base64.b64decode(body)
+        path = f"images/{hashlib.sha256(data).hexdigest()}.{_EXTENSIONS.get(kind, kind)}"
+        if path not in self._sizes:
+            self._file(path).write_bytes(data)
+            self._sizes[path] = len(data)
+        return path
+
+    def data_uri(self, path: str) -> str:
+        """The picture at ``path`` as a data URI."""
+        kind = {"jpg": "jpeg", "svg": "svg+xml"}.get(extension := path.rpartition(".")[2], extension)
+        return f"{_PREFIX}{kind};base64,{base64.b64encode(self[path]).decode('ascii')}"
+
+    def _file(self, path: str) -> Path:
+        return Path(self._directory.name) / path.removeprefix("images/")
+
+    def __getitem__(self, path: str) -> bytes:
+        if path not in self._sizes:
+            raise KeyError(path)
+        return self._file(path).read_bytes()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def close(self) -> None:
+        """Delete the files. Safe to call twice."""
+        self._finalizer()
