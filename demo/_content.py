@@ -98,7 +98,9 @@ class Footnote:
 
 @dataclass(frozen=True)
 class Contents:
-    """The place of the table of contents; its entries are the headings of level 2 and 3."""
+    """The table of contents; the entries (level, text, page) are known once the pages are laid out."""
+
+    entries: tuple[tuple[int, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,11 @@ def place_cells(table: Table) -> list[tuple[int, int, Cell]]:
 
 def to_markdown(blocks: Sequence[Block]) -> str:
     """Write the blocks as Markdown, in the given order."""
-    parts = [_block_markdown(block, blocks) for block in blocks]
+    parts = [_block_markdown(block) for block in blocks]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _block_markdown(block: Block, document: Sequence[Block]) -> str:
+def _block_markdown(block: Block) -> str:
     """One block as Markdown, without running headers, page numbers and other page furniture."""
     match block:
         case Heading():
@@ -155,8 +157,9 @@ def _block_markdown(block: Block, document: Sequence[Block]) -> str:
         case Footnote():
             return f"<small><sup>{block.mark}</sup> {_inline_markdown(block.text)}</small>"
         case Contents():
-            entries = [b for b in document if isinstance(b, Heading) and b.level in (2, 3)]
-            return "\n".join(f"{'    ' * (b.level - 2)}- {_inline_markdown(b.text)}" for b in entries)
+            return "\n".join(
+                f"{'    ' * (level - 2)}- {_inline_markdown(text)} {page}" for level, text, page in block.entries
+            )
         case PageBreak():
             return ""
 

@@ -117,10 +117,8 @@ class _Box:
 def _glyph(text: str, size: float) -> _Box:
     """One character: letters slanted, symbols from the Symbol font, operators with space around."""
     pad = 0.28 * size if text in _OPERATORS else 0.0
-    if text.isascii() or text in "−×±":
-        font = "Times-Italic" if text.isalpha() else "Times-Roman"
-    else:
-        font = "Symbol"
+    upright = "Times-Roman" if text.isascii() or text in "−×±" else "Symbol"
+    font = "Times-Italic" if text.isascii() and text.isalpha() else upright
     if text == ",":
         pad = 0.1 * size
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,7 @@ def _draw_table(table: Table, layout: Layout) -> list[Flowable]:
     cell_style, columns = layout.styles["cell"], len(table.widths)
     data: list[list[Any]] = [[""] * columns for _ in range(len(table.header) + len(table.rows))]
     commands: list[tuple[Any, ...]] = [("VALIGN", (0, 0), (-1, -1), "MIDDLE")]
-    for edge in ("TOPPADDING", "BOTTOMPADDING"):
-        commands.append((edge, (0, 0), (-1, -1), 2.2))
+    commands += [(edge, (0, 0), (-1, -1), 2.2) for edge in ("TOPPADDING", "BOTTOMPADDING")]
     for row, column, cell in place_cells(table):
         is_header = row < len(table.header)
         alignment = 1 if is_header and cell.colspan > 1 else _ALIGNMENT[table.align[column]]
@@ -217,7 +217,7 @@ class Chart(Flowable):  # type: ignore[misc]
                     canvas.rect(x - 0.3 * step, bottom, 0.6 * step, y - bottom, stroke=0, fill=1)
                 continue
             canvas.setLineWidth(1.1)
-            for (x1, y1), (x2, y2) in zip(points, points[1:], strict=False):
+            for (x1, y1), (x2, y2) in pairwise(points):
                 canvas.line(x1, y1, x2, y2)
             for x, y in points:
                 canvas.circle(x, y, 1.6, stroke=0, fill=1)
@@ -256,6 +256,12 @@ def draw_footnotes(
         y += height
     canvas.setLineWidth(0.4)
     canvas.line(x, y + 4, x + 60, y + 4)
+
+
+def fill_contents(blocks: Sequence[Block], starts: Mapping[int, tuple[int, int]]) -> list[Block]:
+    """Give the table of contents its entries: the headings of level 2 and 3 with their pages."""
+    entries = tuple((b.level, b.text, starts[id(b)][0]) for b in blocks if isinstance(b, Heading) and b.level in (2, 3))
+    return [Contents(entries) if isinstance(block, Contents) else block for block in blocks]
 
 
 def footnotes_in_reading_order(

@@ -29,7 +29,7 @@ import _contract
 import _paper
 import _report
 from _content import Block, to_markdown
-from _pdf import DemoDocument, Layout, Styles, draw_footnotes, flowables, footnotes_in_reading_order
+from _pdf import DemoDocument, Layout, Styles, draw_footnotes, fill_contents, flowables, footnotes_in_reading_order
 
 DEMO = Path(__file__).resolve().parent
 WIDTH, HEIGHT = A4
@@ -221,8 +221,8 @@ def _make_encrypted(source: Path, path: Path) -> None:
 # --- report --------------------------------------------------------------------------------------------
 
 
-def _make_report(path: Path) -> tuple[Block, ...]:
-    """Write the long report; return its blocks."""
+def _make_report(path: Path) -> list[Block]:
+    """Write the long report; return its blocks with the contents filled in."""
     styles = _styles("Helvetica", "Helvetica-Bold", "Helvetica-BoldOblique", 11, 17)
     styles |= {
         "h1": ParagraphStyle("h1", parent=styles["h1"], fontSize=24, leading=30, spaceBefore=220, spaceAfter=20),
@@ -257,7 +257,7 @@ def _make_report(path: Path) -> tuple[Block, ...]:
     document = DemoDocument(path, [PageTemplate(frames=[frame], onPage=furniture)], A4, title)
     document.multiBuild([Spacer(1, 200), *flowables(blocks, Layout(styles, WIDTH - 140))])
     _expect_pages(document, _report.PAGES)
-    return blocks
+    return fill_contents(blocks, document.starts)
 
 
 if __name__ == "__main__":

@@ -9,27 +9,29 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mineru_cli.errors import EXIT_FAILED, UsageProblem, show_traceback
+from mineru_cli.errors import EXIT_FAILED, EXIT_USAGE, UsageProblem, show_traceback
 from mineru_cli.inputs import Document, find_documents
 from mineru_cli.outcome import Outcome, Status, print_json_line, print_notices, print_table
 from mineru_cli.progress import Board
 from mineru_cli.signals import Interrupts, interrupts
 from mineru_cli.writing import Writer
 from mineru_engine import api
-from mineru_engine.errors import MineruError
+from mineru_engine.errors import ErrorCode, MineruError
 from mineru_engine.options import ParseOptions
 from mineru_engine.progress import Progress
 from mineru_engine.result import ParseResult, ParseStatus
+from mineru_engine.runtime.registry import shutdown_cached_models
 from mineru_engine.settings import Settings
 
 __all__ = ("Job", "run_job")
 
 _MAX_DEFAULT_CONCURRENCY = 4
 _NOTICES = 20
+_USAGE = {ErrorCode.OPTION_INVALID, ErrorCode.PAGE_RANGE_INVALID, ErrorCode.SETTING_INVALID}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Job:
 
     paths: tuple[str, ...]
     output: Path | None
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(repr=False)  # may hold a password
     formats: tuple[str, ...] = ()
     layout: bool = False
     concurrency: int | None = None
@@ -63,10 +65,19 @@ def run_job(job: Job) -> int:
         documents = find_documents(job.paths, job.output, stack)
         if job.output is None and len(documents) != 1:
             raise UsageProblem(f"-o - takes one document, not {len(documents)}", "give a directory with -o")
-        outcomes = asyncio.run(_Run(job, settings, options, documents).all(signals))
-    _print_closing(job, outcomes)
-    failed = any(outcome.status in {Status.FAILED, Status.CANCELLED} for outcome in outcomes)
-    return signals.exit_code or (EXIT_FAILED if failed else 0)
+        try:
+            outcomes = asyncio.run(_Run(job, settings, options, documents).all(signals))
+            _print_closing(job, outcomes)
+        finally:
+            shutdown_cached_models()
+    return signals.exit_code or _exit_code(outcomes)
+
+
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    failures = [outcome.error or {} for outcome in outcomes if outcome.status in {Status.FAILED, Status.CANCELLED}]
+    if failures and len(failures) == len(outcomes) and all(error.get("code") in _USAGE for error in failures):
+        return EXIT_USAGE
+    return EXIT_FAILED if failures else 0
 
 
 def _route_logs(*, verbose: bool) -> None:
@@ -88,7 +99,7 @@ def _print_closing(job: Job, outcomes: Sequence[Outcome]) -> None:
         else:
             print_table(outcomes)
     if not job.quiet and not job.json_lines:
-        print_notices(outcomes, limit=_NOTICES)
+        print_notices(outcomes, limit=10_000 if job.verbose else _NOTICES)
 
 
 class _Run:
@@ -113,6 +124,7 @@ class _Run:
         try:
             await asyncio.wait(tasks)
         finally:
+            signals.cancels(_nothing)
             board.cancel()
             await asyncio.gather(board, return_exceptions=True)
             for task in tasks:
@@ -129,6 +141,8 @@ class _Run:
                 outcome = await self._outcome(index, document)
             except MineruError as exc:
                 outcome = Outcome(document.label, Status.FAILED, error=exc.to_dict())
+            except BrokenPipeError:
+                raise
             except Exception as exc:  # noqa: BLE001 - a bug met by one document must not take the others along
                 show_traceback(exc)
                 outcome = Outcome(document.label, Status.FAILED, error=_internal(exc))
@@ -144,14 +158,12 @@ class _Run:
         skipped = await self._writer.check(index, document)
         if skipped is not None:
             return skipped
-        name = "stdin" if document.from_stdin else document.path.name
         result = await api.parse_async(
             document.path,
             settings=self._settings,
             on_progress=functools.partial(self._advance, index),
             **self._job.options,
         )
-        result.name = name
         outcome = _of_result(document, result)
         await self._writer.write(index, document, result, outcome)
         return outcome
@@ -174,6 +186,10 @@ def _of_result(document: Document, result: ParseResult) -> Outcome:
 def _internal(exc: Exception) -> dict[str, object]:
     message = f"internal error: {type(exc).__name__}: {exc}"[:500]
     return MineruError(message, hint="MINERU_DEBUG=1 shows the traceback; please report it").to_dict()
+
+
+def _nothing() -> None:
+    """All is done: a signal that comes now only sets the exit code."""
 
 
 def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

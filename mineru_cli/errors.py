@@ -72,7 +72,11 @@ def _describe(exc: Exception) -> tuple[str, str | None, int]:
         return exc.message, exc.hint, EXIT_FAILED
     if isinstance(exc, OSError):
         return one_line(str(exc)), None, EXIT_FAILED
-    return f"internal error: {type(exc).__name__}: {one_line(str(exc))}", "MINERU_DEBUG=1 shows the traceback", EXIT_FAILED
+    return (
+        f"internal error: {type(exc).__name__}: {one_line(str(exc))}",
+        "MINERU_DEBUG=1 shows the traceback",
+        EXIT_FAILED,
+    )
 
 
 def show_traceback(exc: BaseException) -> None:

@@ -17,6 +17,7 @@ from mineru_engine.manifest import MANIFEST_NAME
 
 __all__ = ("Document", "find_documents")
 
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document of a run.
@@ -80,8 +81,10 @@ def _search(directory: Path, output: Path | None) -> Iterator[Document]:
             path = Path(here, name)
             if name[0] != "." and path.suffix[1:].lower() in SUPPORTED_SUFFIXES and path.is_file():
                 found.append(Document(str(path), path))
-    for problem in problems:
-        found.append(_failed(Path(problem.filename), f"cannot read: {problem.strerror}", ErrorCode.FILE_UNREADABLE))
+    found += [
+        _failed(Path(problem.filename), f"cannot read: {problem.strerror}", ErrorCode.FILE_UNREADABLE)
+        for problem in problems
+    ]
     if not found:
         found.append(_failed(directory, "no documents in this directory", ErrorCode.FILE_NOT_FOUND))
     yield from found

@@ -26,15 +26,27 @@ _Text = str | None
 @reported
 def parse(
     paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, directories, globs, or - for stdin.")],
-    output: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Where results go; - for stdout.")] = "output",
-    tier: Annotated[_Text, typer.Option(metavar="auto|flash|basic|high|xhigh", help="How much machinery reads a page.")] = None,
-    ocr_mode: Annotated[_Text, typer.Option(metavar="auto|txt|ocr", help="Where text comes from; auto decides per page.")] = None,
-    pages: Annotated[_Text, typer.Option(metavar="RANGE", help="For instance 1-5,8,r3-r1 (r1 is the last page).")] = None,
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DIR", help="Where results go; - for stdout.")
+    ] = "output",
+    tier: Annotated[
+        _Text, typer.Option(metavar="auto|flash|basic|high|xhigh", help="How much machinery reads a page.")
+    ] = None,
+    ocr_mode: Annotated[
+        _Text, typer.Option(metavar="auto|txt|ocr", help="Where text comes from; auto decides per page.")
+    ] = None,
+    pages: Annotated[
+        _Text, typer.Option(metavar="RANGE", help="For instance 1-5,8,r3-r1 (r1 is the last page).")
+    ] = None,
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", metavar="LIST", help=f"Any of {','.join(FORMATS)}. Default: {','.join(DEFAULT_FORMATS)}."),
+        typer.Option(
+            "--format", metavar="LIST", help=f"Any of {','.join(FORMATS)}. Default: {','.join(DEFAULT_FORMATS)}."
+        ),
     ] = None,
-    layout: Annotated[bool, typer.Option("--layout", help="Also write x_layout.pdf: every block, its type and order.")] = False,
+    layout: Annotated[
+        bool, typer.Option("--layout", help="Also write x_layout.pdf: every block, its type and order.")
+    ] = False,
     concurrency: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Documents at once. Default: one per core, at most 4.")
     ] = None,
@@ -45,9 +57,13 @@ def parse(
     server_url: Annotated[_Text, typer.Option(metavar="URL", help="OpenAI-compatible VLM server.")] = None,
     model: Annotated[_Text, typer.Option(metavar="NAME", help="Model name at the server, or a local path.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0.001, help="Limit for one document.")] = None,
-    page_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0.001, help="Limit for one page.")] = None,
+    page_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.001, help="Limit for one page.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that exist.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Skip what is complete and unchanged; redo the rest.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Skip what is complete and unchanged; redo the rest.")
+    ] = False,
     attachments: Annotated[bool, typer.Option("--attachments", help="Also parse files attached to a PDF.")] = False,
     password_env: Annotated[_Text, typer.Option(metavar="NAME", help="Environment variable with the password.")] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the password.")] = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,14 +25,14 @@ class Interrupts:
     def __init__(self) -> None:
         self.received = 0
         self._count = 0
-        self._cancel: Callable[[], None] | None = None
+        self._cancel: Callable[[], object] | None = None
 
     @property
     def exit_code(self) -> int:
         """130 after SIGINT, 143 after SIGTERM, 0 without a signal."""
         return 128 + self.received if self.received else 0
 
-    def cancels(self, cancel: Callable[[], None]) -> None:
+    def cancels(self, cancel: Callable[[], object]) -> None:
         """From now on the first signal calls ``cancel`` (thread-safe, quick) instead of raising."""
         self._cancel = cancel
 
@@ -53,7 +52,7 @@ class Interrupts:
 
     @staticmethod
     def _tell(text: str) -> None:
-        os.write(sys.stderr.fileno() if sys.stderr is sys.__stderr__ else 2, f"{text}\n".encode())
+        os.write(2, f"{text}\n".encode())  # a handler may interrupt a print: stay clear of sys.stderr's lock
 
 
 @contextmanager

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mineru_cli.inputs import Document
 from mineru_cli.outcome import Outcome, Status
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mineru_engine.settings import Settings
 
 __all__ = ("Writer",)
+
+T = TypeVar("T")
 
 
 class Writer:
@@ -90,12 +92,10 @@ class Writer:
         outcome.files = staged.commit()
         outcome.output = target
 
-    async def _layout(
-        self, document: Document, stem: str, result: ParseResult, outcome: Outcome
-    ) -> dict[str, bytes]:
+    async def _layout(self, document: Document, stem: str, result: ParseResult, outcome: Outcome) -> dict[str, bytes]:
         try:
             drawn = await api.draw_layout_async(
-                document.path, result, settings=self._settings, password=self._options.password
+                document.path, result, settings=self._settings, password=self._job.options.get("password")
             )
         except MineruError as exc:
             outcome.diagnostics.append({"code": "layout_not_drawn", "message": exc.message, "page": None})
@@ -105,8 +105,6 @@ class Writer:
     def _stage(self, target: Path, document: Document, result: ParseResult, extra: dict[str, bytes]) -> Staged:
         manifest = Manifest(
             name=result.name,
-            sha256=self._digest(document.path),
-            size=document.path.stat().st_size,
             identity=self._identity(document),
             fingerprint=self._fingerprint,
         )
@@ -128,7 +126,7 @@ def _skipped(document: Document, target: Path) -> Outcome:
     )
 
 
-async def _to_the_end(work: partial[Staged]) -> Staged:
+async def _to_the_end(work: Callable[[], T]) -> T:
     """Run ``work`` on a thread. A cancel waits for the thread, undoes what it made, and goes on."""
     thread = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -27,7 +27,7 @@ from mineru_engine.errors import (
     WorkerCrashedError,
     WorkerDeadlineError,
 )
-from mineru_engine.options import OcrMode, ParseOptions, Tier
+from mineru_engine.options import ParseOptions, Tier
 from mineru_engine.pdf.continuity import join_pages
 from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading
 from mineru_engine.pdf.spec import SourceSpec
@@ -317,7 +317,7 @@ class _DocumentReader:
     def _check_something_read(self, readings: list[PageReading]) -> None:
         if any(reading.kind is not PageKind.LOST for reading in readings):
             return
-        if self._tier is Tier.FLASH or self._options.ocr_mode is OcrMode.TXT:
+        if any(item.code == "ocr_required" for item in self._diagnostics):
             raise OcrRequiredError(
                 "the document has no text layer",
                 hint="use tier basic with OCR mode auto: it reads scanned pages without a GPU",
@@ -335,6 +335,8 @@ class _DocumentReader:
         properties: dict[str, Any] | None,
         engine: str,
     ) -> Analysis:
+        if not any(pages):
+            self._note("empty_document", "the document holds nothing to read")
         suffix = facts["suffix"] if facts["kind"] == "native" else "pdf"
         extensions = {**extensions, _EXTENSION: self._extension(kinds, engine)}
         build = _Protocol(suffix, pages, index_map, extensions, properties)

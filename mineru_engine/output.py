@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
 from base64 import b64encode
@@ -25,7 +26,7 @@ from mineru_engine.result import OutputFormat
 if TYPE_CHECKING:
     from mineru_engine.result import ParseResult
 
-__all__ = ("Staged", "render", "save", "stage")
+__all__ = ("Staged", "check_place", "render", "save", "stage")
 
 FILE_NAMES = {
     OutputFormat.MD: "{}.md",
@@ -93,7 +94,9 @@ def save(
 
     :raises OutputError: if the place exists (without ``overwrite``) or cannot be written.
     """
-    return stage(result, directory / safe_stem(result.name), formats, overwrite=overwrite, extra_files=extra_files).commit()
+    return stage(
+        result, directory / safe_stem(result.name), formats, overwrite=overwrite, extra_files=extra_files
+    ).commit()
 
 
 @dataclass(slots=True)
@@ -176,6 +179,8 @@ def _files(result: ParseResult, stem: str, formats: Sequence[OutputFormat]) -> I
 def _filled_in(known: Manifest, result: ParseResult, records: Sequence[FileRecord]) -> Manifest:
     return replace(
         known,
+        sha256=result.source_sha256,
+        size=result.source_bytes,
         status=str(result.status),
         tier=result.tier,
         engine=result.engine,
@@ -199,6 +204,20 @@ def _safe_path(name: str) -> str:
     if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts or path.name == MANIFEST_NAME:
         raise OptionError(f"not a relative file name: {name!r}")
     return str(path)
+
+
+def check_place(target: Path, *, overwrite: bool) -> None:
+    """See, before the work of parsing, whether a result could be written at ``target``.
+
+    :raises OutputError: if it is taken (without ``overwrite``), holds foreign files, or is not writable.
+    """
+    with _translated(target):
+        _claim(target, overwrite=overwrite)
+        parent = next(path for path in target.absolute().parents if path.exists())
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _claim(target: Path, *, overwrite: bool) -> None:
@@ -243,7 +262,6 @@ def _move(partial: Path, target: Path) -> None:
 def _exchange(first: Path, second: Path) -> bool:
     """Linux's ``renameat2(RENAME_EXCHANGE)``; false where it is not to be had."""
     import ctypes
-    import os
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -102,18 +103,19 @@ class PdfSource(PageSource):
         return self._repair(DamagedDocumentError("the PDF is damaged and could not be repaired"))
 
     def _repair(self, failure: DamagedDocumentError) -> pdfium.PdfDocument:
-        rebuilt = rebuild_pdf(self.data)
-        if rebuilt is None:
-            raise failure
-        try:
-            pdf = pdfium.PdfDocument(rebuilt)
-        except pdfium.PdfiumError:
-            raise failure from None
-        if len(pdf) == 0:
+        for rebuild in (with_new_trailer, rewritten_by_pypdf):
+            data = rebuild(self.data)
+            if data is None:
+                continue
+            try:
+                pdf = pdfium.PdfDocument(data)
+            except pdfium.PdfiumError:
+                continue
+            if len(pdf):
+                self.data, self.repaired = data, True
+                return pdf
             pdf.close()
-            raise failure
-        self.data, self.repaired = rebuilt, True
-        return pdf
+        raise failure
 
     def _read_permissions(self, pdf: pdfium.PdfDocument) -> None:
         self.encrypted = pdfium_c.FPDF_GetSecurityHandlerRevision(pdf) >= 0
@@ -238,7 +240,22 @@ def checked_size(size: tuple[float, float], index: int) -> tuple[float, float]:
     return width, height
 
 
-def rebuild_pdf(data: bytes) -> bytes | None:
+_CATALOG = re.compile(rb"(\d+)\s+(\d+)\s+obj\b(?:(?!endobj).){0,4000}?/Type\s*/Catalog\b", re.DOTALL)
+
+
+def with_new_trailer(data: bytes) -> bytes | None:
+    """The PDF with a trailer that names its catalog: PDFium finds the other objects by itself then.
+
+    This opens files whose end was cut off or whose cross-reference table is missing.
+    """
+    catalog = _CATALOG.search(data)
+    if catalog is None:
+        return None
+    root = b"%s %s R" % (catalog[1], catalog[2])
+    return data + b"\nendobj\ntrailer\n<</Root " + root + b">>\nstartxref\n0\n%%EOF\n"
+
+
+def rewritten_by_pypdf(data: bytes) -> bytes | None:
     """The PDF rewritten by pypdf's tolerant reader, or ``None`` if that finds no page either."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.errors import PyPdfError

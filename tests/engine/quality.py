@@ -31,6 +31,7 @@ _LINE_MARK = re.compile(r"^\s*(?:#{1,6}\s+|>\s*|[-*+•‣▪●○◦·]\s+)+",
 _RULE_LINE = re.compile(r"^\s*(?:[-*_]\s*){3,}$", re.MULTILINE)
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]()#+\-.!~$|>])")
 _EMPHASIS = re.compile(r"\*{1,3}|~~|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
+_LEADERS = re.compile(r"(?:[.·…]\s*){4,}")
 _LOOSE_SPACE = re.compile(r"\s+(?=[^\w\s])|(?<=[^\w\s])\s+")
 _CJK = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _CJK_SPACE = re.compile(rf"(?<=[{_CJK}])\s+|\s+(?=[{_CJK}])")
@@ -59,7 +60,7 @@ def normalize_markdown(text: str) -> str:
     """Reduce Markdown to its content, one line, so that two dialects can be compared.
 
     Dropped: image references, folded ``<details>`` (text found inside pictures), tags, heading, list and
-    emphasis marks, spaces that carry no meaning (beside punctuation or CJK characters).
+    emphasis marks, dot leaders, spaces that carry no meaning (beside punctuation or CJK characters).
     """
     text = _DETAILS.sub(" ", text.replace("\r\n", "\n"))
     text = _IMAGE.sub(" ", text)
@@ -86,20 +87,24 @@ def word_recall(reference_words_text: str, candidate: str) -> float:
 
 
 def table_similarity(candidate: str, truth: str) -> float:
-    """Mean TEDS over the tables of both texts, best pairs first; a missing or extra table counts as 0.
+    """Mean TEDS over the tables of both texts; a missing or extra table counts as 0.
 
-    HTML and pipe tables are both understood; tables inside ``<details>`` are not counted.
+    Tables are paired by their text, the most similar first. HTML and pipe tables are both understood; tables
+    inside ``<details>`` are not counted.
     """
     found, wanted = _tables(candidate), _tables(truth)
     if not found and not wanted:
         return 1.0
+    texts_found, texts_wanted = [_table_text(t) for t in found], [_table_text(t) for t in wanted]
     pairs = sorted(
-        ((_teds(a, b), -abs(i - j), i, j) for i, a in enumerate(found) for j, b in enumerate(wanted)), reverse=True
+        (-Levenshtein.normalized_similarity(a, b), abs(i - j), i, j)
+        for i, a in enumerate(texts_found)
+        for j, b in enumerate(texts_wanted)
     )
     total, used_found, used_wanted = 0.0, set[int](), set[int]()
-    for score, _, i, j in pairs:
+    for _, _, i, j in pairs:
         if i not in used_found and j not in used_wanted:
-            total += score
+            total += _teds(found[i], wanted[j])
             used_found.add(i)
             used_wanted.add(j)
     return total / max(len(found), len(wanted))
@@ -110,6 +115,7 @@ def _plain(text: str) -> str:
     hidden = _ESCAPE.sub(lambda m: f"\x00{ord(m[1])}\x00", text)
     text = re.sub(r"\x00(\d+)\x00", lambda m: html.escape(chr(int(m[1]))), _EMPHASIS.sub("", hidden))
     text = unicodedata.normalize("NFKC", html.unescape(text)).translate(_ONE_FORM)
+    text = _LEADERS.sub(" ", text)
     text = _LOOSE_SPACE.sub("", _CJK_SPACE.sub("", text))
     return " ".join(text.split())
 
@@ -233,8 +239,15 @@ def _pipe_tables_to_html(text: str) -> str:
     return "\n".join(out)
 
 
+def _table_text(table: _Node) -> str:
+    """The cells of a table as text, to find its partner."""
+    return "\t".join(cell.text for row in table.children for cell in row.children)
+
+
 def _teds(a: _Node, b: _Node) -> float:
     """Tree edit distance based similarity of two tables, in [0, 1]."""
+    if a == b:
+        return 1.0
     size = max(_count(a), _count(b)) - 1
     return max(0.0, 1.0 - _tree_distance(a, b) / size) if size else 1.0
 

@@ -32,6 +32,7 @@ OTHER = "<table><tr><td>Lead</td><td>82</td><td>207.2</td></tr></table>"
         ("a < b > c", "a&lt;b&gt;c"),
         ("<small><sup>1</sup> A note.</small>", "1 A note."),
         ("<details>\n<summary>image content</summary>\n\nJun 1 Jul 1\n</details>\n\nFigure 1", "Figure 1"),
+        ("- **2 Method . . . . . . . 5**", "2 Method 5"),
         (PIPES, TABLE),
         ("above\n\n---\n\nbelow", "above\nbelow"),
     ],

@@ -1,0 +1,291 @@
+"""From layout regions and text lines to the raw blocks that docvortex post-processes.
+
+A raw block is a dictionary with `type`, `bbox` (unit coordinates), `angle`, `content` and, for text, `lines`;
+shape and names follow what `docvortex.analyzers.native.PdfModel` returns for a page with a text layer.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import statistics
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .furniture import is_footer, is_footnote, is_header, is_page_number, is_reference
+from .layout import LayoutLabel, Region
+from .lines import Box, TextLine, area, covered, span_overlap, union
+from .order import reading_order
+from .paragraphs import Paragraph, is_list_item, join_rows, split_paragraphs
+from .regions import Group, clean_regions, group_lines
+from .table_grid import find_grid, table_html
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Image = np.ndarray[Any, np.dtype[np.uint8]]
+RawBlock = dict[str, Any]
+
+_JPEG_QUALITY: Final = 90
+_HEADING_SIZE: Final = 1.25
+_TITLE_SIZE: Final = 1.4
+_MAX_HEADING: Final = 120
+_CAPTION: Final = re.compile(r"\s*(?:(?:图|圖|表|图表|続表|续表)\s*[\dA-Z一二三四五六七八九十]|(?:Fig(?:ure)?|Table|Tab|Chart)\.?\s*[\dA-Z])")
+_SECTION: Final = re.compile(r"\s*(\d{1,2}(?:\.\d{1,2})*)\.?[\s　、]*\D")
+_STOP: Final = tuple("。.；;，,")
+_FURNITURE_FIRST: Final = frozenset({"header"})
+_FURNITURE_LAST: Final = frozenset({"page_footnote", "footer"})
+
+
+@dataclass(slots=True)
+class _Item:
+    """A block in the making; `paragraph` is None for tables, figures and formulas."""
+
+    type: str
+    bbox: Box
+    paragraph: Paragraph | None = None
+    content: str = ""
+    level: int | None = None
+
+
+def assemble_page(
+    image: Image,
+    regions: Sequence[Region],
+    lines: Sequence[TextLine],
+    *,
+    first_page: bool = True,
+    vertical: bool = False,
+) -> list[RawBlock]:
+    """Build the raw blocks of an upright page in reading order.
+
+    :param image: RGB page, the source of crops and ruled lines.
+    :param first_page: whether the page may carry the title of the document.
+    :param vertical: text runs from top to bottom in columns from right to left.
+    """
+    if vertical:
+        # The layout model knows no vertical text: it sees figures and tables, at best.
+        regions = []
+    else:
+        regions = _add_ruled_tables(image, clean_regions(regions, lines), lines)
+    groups = group_lines(regions, lines)
+    body = _body_size(groups)
+    aspect = image.shape[1] / image.shape[0]
+    ordered = [groups[i] for i in reading_order([group.bbox for group in groups], vertical=vertical)]
+    items = [item for group in ordered for item in _items(image, group, body, aspect)]
+    if not vertical:
+        _mark_furniture(items)
+    _mark_titles(items, body, first_page=first_page)
+    _mark_captions(items)
+    first = [item for item in items if item.type in _FURNITURE_FIRST or _is_top_number(item)]
+    last = [item for item in items if item.type in _FURNITURE_LAST or (_is_number(item) and item not in first)]
+    middle = [item for item in items if item not in first and item not in last]
+    return _with_lists([_raw(image, item) for item in (*first, *middle, *last)])
+
+
+def _is_number(item: _Item) -> bool:
+    return item.type == "page_number"
+
+
+def _is_top_number(item: _Item) -> bool:
+    return _is_number(item) and item.bbox[1] < 0.5
+
+
+def _add_ruled_tables(image: Image, regions: list[Region], lines: Sequence[TextLine]) -> list[Region]:
+    """Find fully ruled tables that the model missed. Only where text is free: that keeps good pages fast."""
+    free = [line for line in lines if not any(covered(line.bbox, region.bbox) > 0.5 for region in regions)]
+    if len(free) < 4:
+        return regions
+    grid = find_grid(image, union(line.bbox for line in free))
+    if grid is None or len(grid.cells) < 6 or any(covered(grid.box, region.bbox) > 0.3 for region in regions):
+        return regions
+    if sum(covered(line.bbox, grid.box) > 0.8 for line in free) < 4:
+        return regions
+    outside = [region for region in regions if covered(region.bbox, grid.box) < 0.8]
+    return [*outside, Region(grid.box, LayoutLabel.TABLE, 1.0)]
+
+
+def _body_size(groups: Sequence[Group]) -> float:
+    """Height of ordinary lines in unit coordinates, weighted by characters."""
+    sizes = sorted(
+        (line.bbox[2] - line.bbox[0] if line.vertical else line.height, len(line.text))
+        for group in groups
+        if group.is_text
+        for line in group.lines
+    )
+    half, total = sum(count for _, count in sizes) / 2, 0
+    for size, count in sizes:
+        total += count
+        if total >= half:
+            return size
+    return 0.0
+
+
+def _items(image: Image, group: Group, body: float, aspect: float) -> list[_Item]:
+    """The blocks of one group, in reading order."""
+    label = group.label
+    rows = join_rows(group.lines)
+    if label is LayoutLabel.FIGURE:
+        return [_Item("image", group.bbox, content="\n".join(row.text for row in rows))]
+    if label is LayoutLabel.TABLE:
+        markup = table_html(image, group.bbox, group.lines)
+        if markup:
+            return [_Item("table", union([group.bbox, *(line.bbox for line in group.lines)]), content=markup)]
+        if not rows:
+            return [_Item("image", group.bbox)]
+    if label is LayoutLabel.EQUATION and not _is_prose([row.text for row in rows]):
+        return [_Item("equation", group.bbox)]
+    if label is LayoutLabel.TITLE and len(rows) <= 4 and sum(len(row.text) for row in rows) <= 2 * _MAX_HEADING:
+        paragraph = Paragraph(tuple(rows))
+        return [_Item("paragraph_title", paragraph.bbox, paragraph)]
+    kind = "caption" if label in {LayoutLabel.FIGURE_CAPTION, LayoutLabel.TABLE_CAPTION} else "text"
+    paragraphs = split_paragraphs(rows, aspect)
+    return [_text_item(paragraph, kind, body, label) for paragraph in paragraphs]
+
+
+def _is_prose(texts: Sequence[str]) -> bool:
+    """Whether what was read in a formula region is a sentence after all."""
+    text = " ".join(texts)
+    words = re.findall(r"[A-Za-z]{3,}", text)
+    return len(words) >= 5 or len(re.findall(r"[\u4e00-\u9fff\u3040-\u30ff]", text)) >= 6
+
+
+def _text_item(paragraph: Paragraph, kind: str, body: float, label: LayoutLabel | None) -> _Item:
+    item = _Item(kind, paragraph.bbox, paragraph)
+    if kind == "caption":
+        return item
+    # The model calls much of what stands at the foot of a page a reference: the words decide.
+    if is_reference(paragraph) and label is LayoutLabel.REFERENCE:
+        item.type = "ref_text"
+    elif is_footnote(paragraph, body) and (label is LayoutLabel.REFERENCE or paragraph.size < 0.9 * body):
+        item.type = "page_footnote"
+    elif label is LayoutLabel.HEADER and paragraph.bbox[3] < 0.15:
+        item.type = "header"
+    elif label is LayoutLabel.FOOTER and paragraph.bbox[1] > 0.85:
+        item.type = "footer"
+    elif _looks_like_heading(paragraph, body):
+        item.type = "paragraph_title"
+    elif any(row.vertical for row in paragraph.rows) and (paragraph.bbox[2] < 0.1 or paragraph.bbox[0] > 0.9):
+        item.type = "aside_text"
+    return item
+
+
+def _looks_like_heading(paragraph: Paragraph, body: float) -> bool:
+    if body <= 0 or len(paragraph.rows) > 2 or len(paragraph.text) > _MAX_HEADING:
+        return False
+    text = paragraph.text.rstrip()
+    return paragraph.size > _HEADING_SIZE * body and not text.endswith(_STOP) and bool(re.search(r"[^\W\d]{2}", text))
+
+
+def _mark_furniture(items: list[_Item]) -> None:
+    """Find page numbers, running heads and footers, also where the layout model saw ordinary text."""
+    texts = [item for item in items if item.paragraph is not None]
+    for item in texts:
+        if item.paragraph is not None and is_page_number(item.paragraph):
+            item.type = "page_number"
+    numbers = [item for item in texts if item.type == "page_number"]
+    for item in texts:
+        if item.paragraph is None or item.type not in {"text", "paragraph_title", "page_footnote"}:
+            continue
+        beside = any(span_overlap(item.bbox[1], item.bbox[3], n.bbox[1], n.bbox[3]) > 0.3 for n in numbers)
+        others = [other.bbox for other in items if other is not item and other.type not in {"page_number", "header"}]
+        below = min((box[1] for box in others if box[1] >= item.bbox[3] - 0.005), default=1.0)
+        above = max((box[3] for box in others if box[3] <= item.bbox[1] + 0.005), default=0.0)
+        if is_header(item.paragraph, below, has_number=beside) and below < 1.0:
+            item.type = "header"
+        elif is_footer(item.paragraph, above, has_number=beside) and above > 0.0:
+            item.type = "footer"
+
+
+def _mark_titles(items: list[_Item], body: float, *, first_page: bool) -> None:
+    """Give headings their level and pick the title of the document."""
+    headings = [item for item in items if item.type == "paragraph_title" and item.paragraph is not None]
+    for item in headings:
+        text = item.paragraph.text if item.paragraph else ""
+        number = _SECTION.match(text)
+        deep = number.group(1).count(".") if number else 0
+        item.level = min(6, 2 + deep + (1 if re.match(r"\s*第[一二三四五六七八九十\d]+节", text) else 0))
+    if not first_page or not headings:
+        return
+    largest = max(headings, key=lambda item: item.paragraph.size if item.paragraph else 0.0)
+    size = largest.paragraph.size if largest.paragraph else 0.0
+    if largest.bbox[1] < 0.4 and size > _TITLE_SIZE * body:
+        largest.type, largest.level = "doc_title", None
+
+
+def _mark_captions(items: list[_Item]) -> None:
+    """Text that says that it is a caption, next to a figure or table, is one."""
+    visuals = [item for item in items if item.type in {"image", "table"}]
+    for item in items:
+        if item.type not in {"text", "paragraph_title"} or item.paragraph is None:
+            continue
+        if not _CAPTION.match(item.paragraph.text) or len(item.paragraph.rows) > 4:
+            continue
+        reach = 2.5 * item.paragraph.size
+        if any(_is_next_to(item.bbox, visual.bbox, reach) for visual in visuals):
+            item.type, item.level = "caption", None
+
+
+def _is_next_to(box: Box, visual: Box, reach: float) -> bool:
+    gap = max(visual[1] - box[3], box[1] - visual[3])
+    return -0.01 < gap < reach and span_overlap(box[0], box[2], visual[0], visual[2]) > 0.5
+
+
+def _raw(image: Image, item: _Item) -> RawBlock:
+    block: RawBlock = {"type": item.type, "bbox": [round(value, 4) for value in item.bbox], "angle": 0}
+    if item.paragraph is None:
+        block["content"] = item.content
+        block["image_base64"] = crop_data_uri(image, item.bbox)
+        return block
+    block["content"] = [{"type": "text", "content": item.paragraph.text}]
+    block["lines"] = [{"bbox": [round(value, 4) for value in row.bbox]} for row in item.paragraph.rows]
+    if item.level is not None:
+        block["level"] = item.level
+    return block
+
+
+def crop_data_uri(image: Image, box: Box) -> str:
+    """A part of the page as a JPEG data URI; empty where the box has no pixels."""
+    import cv2
+
+    height, width = image.shape[:2]
+    left, top = int(box[0] * width), int(box[1] * height)
+    right, bottom = min(width, round(box[2] * width)), min(height, round(box[3] * height))
+    if right - left < 2 or bottom - top < 2:
+        return ""
+    bgr = cv2.cvtColor(np.ascontiguousarray(image[top:bottom, left:right]), cv2.COLOR_RGB2BGR)
+    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+    return f"data:image/jpeg;base64,{base64.b64encode(data.tobytes()).decode()}" if done else ""
+
+
+def _with_lists(blocks: list[RawBlock]) -> list[RawBlock]:
+    """Put a list block, which docvortex fills by its box, before each run of list items or references."""
+    runs: list[list[RawBlock]] = []
+    for block in blocks:
+        if runs and _continues_list(runs[-1], block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    result: list[RawBlock] = []
+    for run in runs:
+        if len(run) > 1:
+            box = union(tuple(block["bbox"]) for block in run)
+            result.append({"type": "list", "bbox": list(box), "angle": 0, "content": []})
+        result.extend(run)
+    return result
+
+
+def _continues_list(run: Sequence[RawBlock], block: RawBlock) -> bool:
+    before = run[-1]
+    if block["type"] != before["type"] or block["type"] not in {"text", "ref_text"}:
+        return False
+    if block["type"] == "text" and not (_is_item(before) and _is_item(block)):
+        return False
+    a, b = before["bbox"], block["bbox"]
+    return bool(b[1] > a[1] and span_overlap(a[0], a[2], b[0], b[2]) > 0.5)
+
+
+def _is_item(block: RawBlock) -> bool:
+    return is_list_item(block["content"][0]["content"])
