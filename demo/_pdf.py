@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from _content import Block, Bullets, Contents, Figure, Footnote, Formula, Heading, PageBreak, Para, Table, place_cells
+from _math import DisplayMath, inline_markup
 from reportlab.lib.colors import HexColor, black, grey
 from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfgen.canvas import Canvas
@@ -27,9 +29,6 @@ from reportlab.platypus import (
 from reportlab.platypus import PageBreak as NewPage
 from reportlab.platypus import Table as Grid
 from reportlab.platypus.tableofcontents import TableOfContents
-
-from _content import Block, Bullets, Contents, Figure, Footnote, Formula, Heading, PageBreak, Para, Table, place_cells
-from _math import DisplayMath, inline_markup
 
 Styles = Mapping[str, ParagraphStyle]
 _INLINE = re.compile(r"\$(?P<math>[^$]+)\$|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*]+)\*|\[\^(?P<note>\d+)\]")
@@ -156,6 +155,7 @@ def _draw_table(table: Table, layout: Layout) -> list[Flowable]:
     data: list[list[Any]] = [[""] * columns for _ in range(len(table.header) + len(table.rows))]
     commands: list[tuple[Any, ...]] = [("VALIGN", (0, 0), (-1, -1), "MIDDLE")]
     commands += [(edge, (0, 0), (-1, -1), 2.2) for edge in ("TOPPADDING", "BOTTOMPADDING")]
+    commands += [(edge, (0, 0), (-1, -1), 4) for edge in ("LEFTPADDING", "RIGHTPADDING")]
     for row, column, cell in place_cells(table):
         is_header = row < len(table.header)
         alignment = 1 if is_header and cell.colspan > 1 else _ALIGNMENT[table.align[column]]

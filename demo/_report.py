@@ -104,13 +104,16 @@ def _district(name: str, rng: random.Random) -> District:
 def _table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], rules: Rules = "grid") -> Table:
     """A table whose first column is wide and left-aligned, the others numeric."""
     count = len(header) - 1
-    align: tuple[Align, ...] = ("l", *["r" for _ in range(count)])  # type: ignore[assignment]
+    numeric: list[Align] = ["r"] * count
+    align: tuple[Align, ...] = ("l", *numeric)
     widths = (0.32, *[0.68 / count] * count)
     return Table(caption, (tuple(header),), tuple(tuple(row) for row in rows), widths, align, rules)
 
 
 def _district_extra(section: int, chapter: int, district: District) -> list[Block]:
     """The table, list or figure that closes a section of a district chapter."""
+    rows: list[tuple[str, ...]]
+    header: tuple[str, ...]
     if section == 0:
         rows = [
             (material, str(n), str(age), str(bursts), f"{100 * bursts / n:.1f}")

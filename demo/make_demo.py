@@ -11,8 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
+import _contract
+import _paper
+import _report
 import numpy as np
 import pypdfium2
+from _content import Block, to_markdown
+from _pdf import DemoDocument, Layout, Styles, draw_footnotes, fill_contents, flowables, footnotes_in_reading_order
 from docvortex.document.pdf.pdfium import pdfium_guard
 from PIL import Image
 from pypdf import PdfReader, PdfWriter
@@ -24,12 +29,6 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import BaseDocTemplate, Flowable, Frame, FrameBreak, NextPageTemplate, PageTemplate, Spacer
-
-import _contract
-import _paper
-import _report
-from _content import Block, to_markdown
-from _pdf import DemoDocument, Layout, Styles, draw_footnotes, fill_contents, flowables, footnotes_in_reading_order
 
 DEMO = Path(__file__).resolve().parent
 WIDTH, HEIGHT = A4
@@ -87,7 +86,7 @@ def _styles(font: str, bold: str, italic: str, size: float, leading: float) -> d
 # --- paper ---------------------------------------------------------------------------------------------
 
 _MARGIN, _GUTTER = 50.0, 20.0
-_COLUMN = (WIDTH - 2 * _MARGIN - _GUTTER) / 2
+_COLUMN: float = (WIDTH - 2 * _MARGIN - _GUTTER) / 2
 _TITLE_HEIGHT, _NOTE_HEIGHT = 166.0, 32.0
 
 

@@ -43,4 +43,4 @@ def _root(
 
 def main() -> None:
     """Entry point of the ``mineru`` command."""
-    app()
+    app(prog_name="mineru")

@@ -130,12 +130,15 @@ class _Run:
             for task in tasks:
                 if not task.cancelled():
                     task.result()
+        for outcome in self._outcomes:
+            if self._job.json_lines and outcome.status is Status.CANCELLED:
+                print_json_line(outcome)
         return self._outcomes
 
     async def _one(self, index: int) -> None:
         document = self._documents[index]
         async with self._slots:
-            self._board.start(index, document.label)
+            self._board.start(index, document.path.name)
             started = time.perf_counter()
             try:
                 outcome = await self._outcome(index, document)

@@ -25,7 +25,7 @@ _Text = str | None
 
 @reported
 def parse(
-    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, directories, globs, or - for stdin.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATHS", help="Files, directories, globs, or - for stdin.")],
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="DIR", help="Where results go; - for stdout.")
     ] = "output",
@@ -70,7 +70,7 @@ def parse(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./mineru.toml.")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per document on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only errors on stderr.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="The libraries' log messages on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="All notices, and log messages, on stderr.")] = False,
 ) -> None:
     """Parse documents into DIR/NAME/NAME.md and its siblings."""
     options: dict[str, object] = {

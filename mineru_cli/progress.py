@@ -62,7 +62,7 @@ class Board:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[note]}"))
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(16), TextColumn("{task.fields[note]}"))
         with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bars:
             whole = bars.add_task("all", total=None, note="")
             running: dict[int, TaskID] = {}
@@ -77,7 +77,7 @@ class Board:
                     bars.remove_task(running.pop(key))
                 continue
             if key not in running:
-                running[key] = bars.add_task(one_line(state.label)[-40:], total=None, note="")
+                running[key] = bars.add_task(one_line(state.label)[-24:], total=None, note="")
             speed = state.done / max(0.001, time.monotonic() - state.started)
             note = _note(state.done, state.total, speed, state.total - state.done)
             bars.update(running[key], completed=state.done, total=state.total or None, note=note)

@@ -35,7 +35,6 @@ class Writer:
     def __init__(self, job: Job, settings: Settings, options: ParseOptions) -> None:
         self._job = job
         self._settings = settings
-        self._options = options
         default = DEFAULT_FORMATS if job.output is not None else ("md",)
         self._formats = [OutputFormat(name) for name in job.formats or default]
         self._fingerprint = fingerprint(options, settings, self._formats, layout=job.layout)

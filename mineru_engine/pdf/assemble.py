@@ -31,10 +31,11 @@ RawBlock = dict[str, Any]
 
 _JPEG_QUALITY: Final = 90
 _HEADING_SIZE: Final = 1.25
-_TITLE_SIZE: Final = 1.4
+_TITLE_SIZE: Final = 1.3
 _MAX_HEADING: Final = 120
 _CAPTION: Final = re.compile(r"\s*(?:(?:图|圖|表|图表|続表|续表)\s*[\dA-Z一二三四五六七八九十]|(?:Fig(?:ure)?|Table|Tab|Chart)\.?\s*[\dA-Z])")
 _SECTION: Final = re.compile(r"\s*(\d{1,2}(?:\.\d{1,2})*)\.?[\s　、]*\D")
+_ARTICLE: Final = re.compile(r"\s*第[一二三四五六七八九十百零〇\d]{1,5}[条條章节節篇部编編]")
 _STOP: Final = tuple("。.；;，,")
 _FURNITURE_FIRST: Final = frozenset({"header"})
 _FURNITURE_LAST: Final = frozenset({"page_footnote", "footer"})
@@ -98,7 +99,7 @@ def _add_ruled_tables(image: Image, regions: list[Region], lines: Sequence[TextL
     free = [line for line in lines if not any(covered(line.bbox, region.bbox) > 0.5 for region in regions)]
     if len(free) < 4:
         return regions
-    grid = find_grid(image, union(line.bbox for line in free))
+    grid = find_grid(image, union(line.bbox for line in free), free)
     if grid is None or len(grid.cells) < 6 or any(covered(grid.box, region.bbox) > 0.3 for region in regions):
         return regions
     if sum(covered(line.bbox, grid.box) > 0.8 for line in free) < 4:
@@ -141,8 +142,12 @@ def _items(image: Image, group: Group, body: float, aspect: float) -> list[_Item
         paragraph = Paragraph(tuple(rows))
         return [_Item("paragraph_title", paragraph.bbox, paragraph)]
     kind = "caption" if label in {LayoutLabel.FIGURE_CAPTION, LayoutLabel.TABLE_CAPTION} else "text"
-    paragraphs = split_paragraphs(rows, aspect)
-    return [_text_item(paragraph, kind, body, label) for paragraph in paragraphs]
+    items = [_text_item(paragraph, kind, body, label) for paragraph in split_paragraphs(rows, aspect)]
+    for before, item in pairwise(items):
+        # What follows a note in the same small print goes on with it: quotations, verses.
+        if before.type == "page_footnote" and item.type == "text":
+            item.type = "page_footnote"
+    return items
 
 
 def _is_prose(texts: Sequence[str]) -> bool:
@@ -173,9 +178,11 @@ def _text_item(paragraph: Paragraph, kind: str, body: float, label: LayoutLabel 
 
 
 def _looks_like_heading(paragraph: Paragraph, body: float) -> bool:
-    if body <= 0 or len(paragraph.rows) > 2 or len(paragraph.text) > _MAX_HEADING:
+    if body <= 0 or len(paragraph.rows) > (2 if paragraph.size > 1.5 * body else 1) or len(paragraph.text) > _MAX_HEADING:
         return False
     text = paragraph.text.rstrip()
+    if len(paragraph.rows) == 1 and _ARTICLE.match(text) and len(text) <= 30 and not text.endswith(_STOP):
+        return True
     return paragraph.size > _HEADING_SIZE * body and not text.endswith(_STOP) and bool(re.search(r"[^\W\d]{2}", text))
 
 

@@ -65,8 +65,10 @@ def to_lines(image: Image, quads: Sequence[Quad], readings: Sequence[Reading], *
         text = reading.text.strip()
         if not text or reading.score < _MIN_SCORE:
             continue
-        left, top = (float(value) for value in quad.min(axis=0))
-        right, bottom = (float(value) for value in quad.max(axis=0))
+        # The quad set straight, not its hull: a slight tilt would add to the height of a long line.
+        x, y = (float(value) for value in quad.mean(axis=0))
+        dx, dy = (side / 2 for side in quad_size(quad))
+        left, top, right, bottom = x - dx, y - dy, x + dx, y + dy
         upright = is_tall(quad) and (vertical or _is_column(quad))
         start, length, full = (top, bottom - top, height) if upright else (left, right - left, width)
         skipped = len(reading.text) - len(reading.text.lstrip())

@@ -80,16 +80,31 @@ def _are_columns(columns: Sequence[Sequence[int]], boxes: Sequence[Box]) -> bool
 
 def _join_strips(strips: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
     """Join neighbouring strips that share a gutter, so that columns are read one after the other."""
-    zones: list[list[int]] = []
+    zones: list[list[list[int]]] = []
     for strip in strips:
         if zones:
-            joined = zones[-1] + strip
-            parts = _split(joined, boxes, axis=0)
-            if len(parts) > 1 and _are_columns(parts, boxes) and _both_fill(zones[-1], strip, parts):
-                zones[-1] = joined
+            zone = [index for part in zones[-1] for index in part]
+            columns = _split(zone + strip, boxes, axis=0)
+            if len(columns) > 1 and _are_columns(columns, boxes) and _both_fill(zone, strip, columns):
+                zones[-1].append(strip)
                 continue
-        zones.append(list(strip))
-    return zones
+            zones.append([*_headings_of(strip, zones[-1], boxes), strip])
+        else:
+            zones.append([strip])
+    return [[index for strip in zone for index in strip] for zone in zones]
+
+
+def _headings_of(strip: Sequence[int], zone: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
+    """Take the last strips of a zone that rather belong to the strip under it: alone, and nearer to it."""
+    taken: list[list[int]] = []
+    below = min(boxes[i][1] for i in strip)
+    while len(zone) > 1 and len(zone[-1]) == 1:
+        box = boxes[zone[-1][0]]
+        if below - box[3] >= box[1] - max(boxes[i][3] for i in zone[-2]):
+            break
+        below = box[1]
+        taken.insert(0, zone.pop())
+    return taken
 
 
 def _both_fill(zone: Sequence[int], strip: Sequence[int], parts: Sequence[Sequence[int]]) -> bool:

@@ -22,6 +22,7 @@ _NUMBER: Final = (
 )
 _ARTICLE: Final = r"第[一二三四五六七八九十百零〇\d]+[条款]"
 _REFERENCE: Final = r"[\[［〔]\d{1,3}[\]］〕]"
+_FIELD: Final = re.compile(r"\s*[^\s：:，。,.]{1,12}\s*[：:]\s*\S")
 _MARKER: Final = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER}|{_REFERENCE}|{_ARTICLE})")
 _LIST_MARKER: Final = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER})")
 
@@ -152,11 +153,17 @@ class _Frame:
         base = starts[counts.index(max(counts))]
         steps = [_step(a, b) for a, b in zip(rows, rows[1:], strict=False)]
         pitch = statistics.median(steps) if steps else size
-        return cls(base, max(_end(row) for row in rows), em, min(pitch, 2.2 * size))
+        ends = sorted(_end(row) for row in rows)
+        # One row that sticks out, from a bad box, must not make all others look short.
+        return cls(base, ends[-2] if len(ends) > 4 else ends[-1], em, min(pitch, 2.2 * size))
 
     def starts_paragraph(self, before: Row, row: Row) -> bool:
         """Whether `row` opens a new paragraph after `before`."""
         if _step(before, row) > 1.45 * self.pitch or max(before.size, row.size) > 1.4 * min(before.size, row.size):
+            return True
+        if _FIELD.match(before.text) and _FIELD.match(row.text):
+            return True
+        if self._had_room(before, row):
             return True
         if starts_item(row.text) and (self._is_short(before) or before.text.rstrip()[-1:] in _STOPS):
             return True
@@ -167,6 +174,17 @@ class _Frame:
         if indent < -0.9 * self.em <= indent_before:
             return True
         return stopped and self.end - _end(before) > max(3 * self.em, 0.2 * (self.end - self.base))
+
+    def _had_room(self, before: Row, row: Row) -> bool:
+        """Whether the next row's first word would have fitted behind `before`: the break was meant."""
+        room = self.end - _end(before) - 1.2 * self.em
+        word = re.match(r"\s*([\u2e80-\uabff\uf900-\uffef]|[^\s\u2e80-\uabff]+)", row.text)
+        if word is None or room <= 0:
+            return False
+        first = len(word.group(1))
+        per_char = (_end(row) - _start(row)) / max(1, len(row.text))
+        # A ragged margin, or words that were not told apart, needs a wider gap to be sure.
+        return room > (first + 1) * per_char + (0.0 if _is_cjk(row.text[0]) else 0.12 * (self.end - self.base))
 
     def _is_short(self, row: Row) -> bool:
         return self.end - _end(row) > 2.0 * self.em

@@ -99,12 +99,14 @@ class PageReader:
         self._slots = asyncio.Semaphore(pool.size)
         self.diagnostics: list[Diagnostic] = []
         self.used_models = False
+        self._first_page = 0
 
     async def read(self, pages: Sequence[int]) -> list[PageReading]:
         """Read the pages; the result is in page order whatever finished first.
 
         Never raises for a page. Cancelling stops the tasks in flight and returns after they have ended.
         """
+        self._first_page = min(pages, default=0)
         readings: list[PageReading] = []
         windows = iter(plan_windows(pages, self._limits.window_size))
 
@@ -200,6 +202,7 @@ class PageReader:
     async def _try(self, index: int, how: str, layer: str) -> list[dict[str, Any]] | None:
         allowance = 1.0 if how == "plain" else _OCR_ALLOWANCE
         args = {"source": self._source, "page": index, "how": how, "threads": self._limits.threads}
+        args["first"] = index == self._first_page
         try:
             result = await self._task("read_page", args, self._limits.page_timeout_s * allowance)
         except RuntimeStateError:

@@ -89,6 +89,7 @@ def group_lines(regions: Sequence[Region], lines: Sequence[TextLine]) -> list[Gr
     visual_or_text = [g if g.label in _VISUAL or g.label is LayoutLabel.EQUATION else g.fit() for g in groups]
     kept = [g for g in visual_or_text if g.lines or g.label in _VISUAL or g.label is LayoutLabel.EQUATION]
     kept.extend(free_groups(free))
+    kept = _join_stacked(kept)
     return [part for group in kept for part in _split_around(group, kept)]
 
 
@@ -152,6 +153,33 @@ def _are_neighbours(first: TextLine, second: TextLine) -> bool:
     if span_overlap(a[1], a[3], b[1], b[3]) > 0.6:
         return max(a[0], b[0]) - min(a[2], b[2]) < 1.2 * size
     return max(a[1], b[1]) - min(a[3], b[3]) < 0.7 * size and span_overlap(a[0], a[2], b[0], b[2]) > 0.5
+
+
+def _join_stacked(groups: Sequence[Group]) -> list[Group]:
+    """Join text groups set as one column: the model often cuts a paragraph in two."""
+    result: list[Group] = []
+    for group in sorted(groups, key=lambda one: one.bbox[1]):
+        above = next((one for one in result if _is_stacked(one, group)), None)
+        if above is None:
+            result.append(group)
+        else:
+            above.lines.extend(group.lines)
+            above.bbox = union([above.bbox, group.bbox])
+    return result
+
+
+def _is_stacked(above: Group, group: Group) -> bool:
+    labels = {above.label, group.label}
+    if not labels <= {LayoutLabel.TEXT, LayoutLabel.REFERENCE, None} or not above.lines or not group.lines:
+        return False
+    if above.lines[0].vertical or group.lines[0].vertical:
+        return False
+    sizes = [statistics.median(line.height for line in one.lines) for one in (above, group)]
+    if max(sizes) > 1.2 * min(sizes):
+        return False
+    a, b = above.bbox, group.bbox
+    shared = min(a[2], b[2]) - max(a[0], b[0])
+    return -0.5 * sizes[0] < b[1] - a[3] < 0.6 * sizes[0] and shared > 0.8 * min(a[2] - a[0], b[2] - b[0])
 
 
 def _split_around(group: Group, others: Sequence[Group]) -> list[Group]:

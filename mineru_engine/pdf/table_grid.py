@@ -58,7 +58,7 @@ def table_html(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequ
     """
     if not lines:
         return ""
-    grid = find_grid(image, box)
+    grid = find_grid(image, box, lines)
     if grid is None:
         grid = cluster_grid(lines)
         if grid is None:
@@ -67,8 +67,11 @@ def table_html(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequ
     return _render(grid)
 
 
-def find_grid(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box) -> Grid | None:
-    """Read the ruled lines of a table; None where they do not form rows and columns."""
+def find_grid(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequence[TextLine]) -> Grid | None:
+    """Read the ruled lines of a table; None where they do not form rows and columns.
+
+    :param lines: the text in the table: what lies inside a line of text is no horizontal rule.
+    """
     import cv2
 
     height, width = image.shape[:2]
@@ -79,10 +82,16 @@ def find_grid(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box) -> Grid | No
         return None
     gray = cv2.cvtColor(np.ascontiguousarray(image[top:bottom, left:right]), cv2.COLOR_RGB2GRAY)
     ink = cv2.adaptiveThreshold(gray, 255, cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY_INV, 31, 12)
-    # Longer than any stroke of a letter: about three lines of text across, one and a half down.
-    reach = max(25, round(0.02 * height))
-    across = _rules(ink, (2 * reach, 1))
+    # Longer than any stroke of a letter.
+    text_height = statistics.median(line.height for line in lines) * height if lines else 0.013 * height
+    reach = max(25, round(1.5 * text_height))
     down = _rules(ink, (1, reach))
+    for line in lines:
+        trim = 0.2 * line.height
+        y0, y1 = ((edge * height - top) for edge in (line.bbox[1] + trim, line.bbox[3] - trim))
+        x0, x1 = ((edge * width - left) for edge in (line.bbox[0], line.bbox[2]))
+        ink[max(0, round(y0)) : max(0, round(y1)), max(0, round(x0)) : max(0, round(x1))] = 0
+    across = _rules(ink, (reach, 1))
     ys, xs = _positions(across, axis=1), _positions(down, axis=0)
     if len(ys) < 3 or len(xs) < 3:
         return None
@@ -95,11 +104,11 @@ def find_grid(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box) -> Grid | No
 
 
 def _rules(ink: Mask, kernel: tuple[int, int]) -> Mask:
-    """Keep straight runs of ink at least as long as the kernel, thickened so that slight slopes still meet."""
+    """Keep straight runs of ink at least as long as the kernel (width, height), bridging small breaks."""
     import cv2
 
-    bridge = (9, 1) if kernel[1] == 1 else (1, 9)
-    closed = cv2.morphologyEx(ink, cv2.MORPH_CLOSE, np.ones(bridge[::-1], np.uint8))
+    bridge = np.ones((1, 5) if kernel[1] == 1 else (5, 1), np.uint8)
+    closed = cv2.morphologyEx(ink, cv2.MORPH_CLOSE, bridge)
     # A rule that climbs one pixel in forty would be lost to an opening one pixel thick.
     thick = cv2.dilate(closed, np.ones((1, 3) if kernel[0] == 1 else (3, 1), np.uint8))
     opened = cv2.morphologyEx(thick, cv2.MORPH_OPEN, np.ones(kernel[::-1], np.uint8))

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 __all__ = ("analyze_file", "analyze_window", "draw_layout", "open_document", "read_page", "save_attachment")
 
 
+_SCAN_DPI = 200
+_MIN_SCAN_SIDE = 1600
+_MAX_SCAN_SIDE = 3600
+
+
 def open_document(path: str, key: str, name: str, password: str | None) -> dict[str, Any]:
     """Recognise the format and open the document.
 
@@ -159,26 +164,40 @@ def _image_page(document: Any, index: int) -> dict[str, Any]:
     return {"index": index, "size": size, "layer": layer, "chars": 0, "blocks": None, "problem": problem}
 
 
-def read_page(source: dict[str, Any], page: int, how: str, threads: int) -> dict[str, Any]:
+def read_page(source: dict[str, Any], page: int, how: str, threads: int, first: bool) -> dict[str, Any]:
     """Read one page that native analysis does not read.
 
     :param how: ``ocr`` (layout model and OCR), ``layer`` (layout model, text of the file's OCR layer) or
         ``plain`` (text layer in simple reading order, no model).
+    :param first: the page may carry the document's title.
     :return: ``blocks``, and ``score``, the mean confidence of the recognised lines (1.0 for text layers).
     """
+    document = open_source(SourceSpec(**source))
+    size = document.page_size(page)
+    if how == "plain":
+        return {"blocks": _assemble_plain(size, layer_lines(cast(PdfSource, document), page), first), "score": 1.0}
+    from mineru_engine.pdf.scan import read_scan_page
+
+    lines = layer_lines(cast(PdfSource, document), page) if how == "layer" else None
+    pixels = document.render(page, _scan_long_side(size))
+    result = read_scan_page(pixels, lines, threads=threads, first_page=first)
+    return {"blocks": result.blocks, "score": getattr(result, "score", 1.0)}
+
+
+def _scan_long_side(size: tuple[float, float]) -> int:
+    """Pixels for the longer side: 200 dpi, within what the OCR model can use."""
+    return round(min(_MAX_SCAN_SIDE, max(_MIN_SCAN_SIDE, max(size) * _SCAN_DPI / 72)))
+
+
+def _assemble_plain(size: tuple[float, float], lines: list[TextLine], first: bool) -> list[dict[str, Any]]:
+    import numpy as np
+
     from mineru_engine.pdf.assemble import assemble_page
 
-    document = open_source(SourceSpec(**source))
-    lines: list[TextLine] | None = None
-    if how in ("layer", "plain"):
-        lines = layer_lines(cast(PdfSource, document), page)
-    if how == "plain":
-        return {"blocks": assemble_page(None, [], lines or []), "score": 1.0}
-    from mineru_engine.pdf.scan import read_scan_page, scan_long_side
-
-    pixels = document.render(page, scan_long_side(document.page_size(page)))
-    result = read_scan_page(pixels, lines, threads=threads)
-    return {"blocks": result.blocks, "score": result.score}
+    width, height = size
+    paper = np.full((1000, max(1, min(10_000, round(1000 * width / height))), 3), 255, dtype=np.uint8)
+    blocks: list[dict[str, Any]] = assemble_page(paper, [], lines, first_page=first)
+    return blocks
 
 
 def analyze_file(path: str, suffix: str, local: bool) -> dict[str, Any]:
