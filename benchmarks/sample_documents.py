@@ -10,7 +10,6 @@ the file that stand in our Markdown, as in the peer's column; it says nothing fo
 from __future__ import annotations
 
 import argparse
-import codecs
 import csv
 import json
 import platform
@@ -87,13 +86,9 @@ def pdfium_text(path: Path, password: str | None) -> str:
 
 
 def password_of(row: dict[str, str]) -> str | None:
-    """The tested password; the index writes non-ASCII ones as a JSON string."""
+    """The tested password; the index writes characters beyond ASCII as JSON escapes."""
     value = row["password"]
-    if not value:
-        return None
-    if value.startswith('"'):
-        return str(json.loads(value))
-    return codecs.decode(value, "unicode_escape") if "\\" in value else value
+    return str(json.loads(f'"{value}"')) if value else None
 
 
 def parse_one(path: Path, row: dict[str, str], tier: str) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class Manifest:
 
 def _plain(manifest: Manifest) -> dict[str, Any]:
     values = {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+    values["name"] = manifest.name.encode(errors="backslashreplace").decode()  # a file name need not be UTF-8
     values["versions"] = dict(manifest.versions)
     values["files"] = [{"path": f.path, "size": f.size, "sha256": f.sha256} for f in manifest.files]
     return values

@@ -142,8 +142,8 @@ def stage(
     """
     extra = {_safe_path(name): payload for name, payload in (extra_files or {}).items()}
     known = manifest or Manifest(name=result.name)
+    check_place(target, overwrite=overwrite)
     with _translated(target):
-        _claim(target, overwrite=overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.parent / f".mineru-{uuid4().hex[:12]}.partial"
         partial.mkdir()

@@ -140,6 +140,8 @@ def worker(settings: Settings) -> Iterator[Finding]:
     import asyncio
     import time
 
+    import psutil
+
     from mineru_engine.errors import MineruError
     from mineru_engine.workers.pool import WorkerPool
 
@@ -153,7 +155,7 @@ def worker(settings: Settings) -> Iterator[Finding]:
     started = time.perf_counter()
     try:
         asyncio.run(ask())
-    except (MineruError, OSError) as exc:
+    except (MineruError, OSError, psutil.Error) as exc:
         hint = "worker processes run `python -m mineru_engine.workers`; see whether that starts here"
         yield Finding("worker process", Level.BROKEN, f"does not work: {exc}", hint)
         return

@@ -111,7 +111,7 @@ def _add_ruled_tables(image: Image, regions: list[Region], lines: Sequence[TextL
 def _body_size(groups: Sequence[Group]) -> float:
     """Height of ordinary lines in unit coordinates, weighted by characters."""
     sizes = sorted(
-        (line.bbox[2] - line.bbox[0] if line.vertical else line.height, len(line.text))
+        (line.size, len(line.text))
         for group in groups
         if group.is_text
         for line in group.lines
@@ -162,18 +162,19 @@ def _text_item(paragraph: Paragraph, kind: str, body: float, label: LayoutLabel 
     if kind == "caption":
         return item
     # The model calls much of what stands at the foot of a page a reference: the words decide.
-    if is_reference(paragraph) and label is LayoutLabel.REFERENCE:
+    if any(row.vertical for row in paragraph.rows):
+        if paragraph.bbox[2] < 0.1 or paragraph.bbox[0] > 0.9:
+            item.type = "aside_text"
+    elif is_reference(paragraph) and label is LayoutLabel.REFERENCE:
         item.type = "ref_text"
-    elif is_footnote(paragraph, body) and (label is LayoutLabel.REFERENCE or paragraph.size < 0.9 * body):
+    elif is_footnote(paragraph, body, told=label is LayoutLabel.REFERENCE):
         item.type = "page_footnote"
+    elif _looks_like_heading(paragraph, body):
+        item.type = "paragraph_title"
     elif label is LayoutLabel.HEADER and paragraph.bbox[3] < 0.15:
         item.type = "header"
     elif label is LayoutLabel.FOOTER and paragraph.bbox[1] > 0.85:
         item.type = "footer"
-    elif _looks_like_heading(paragraph, body):
-        item.type = "paragraph_title"
-    elif any(row.vertical for row in paragraph.rows) and (paragraph.bbox[2] < 0.1 or paragraph.bbox[0] > 0.9):
-        item.type = "aside_text"
     return item
 
 
@@ -192,11 +193,11 @@ def _mark_furniture(items: list[_Item]) -> None:
     for item in texts:
         if item.paragraph is not None and is_page_number(item.paragraph):
             item.type = "page_number"
-    numbers = [item for item in texts if item.type == "page_number"]
+    marks = [item for item in texts if item.type in {"page_number", "header", "footer"}]
     for item in texts:
         if item.paragraph is None or item.type not in {"text", "paragraph_title", "page_footnote"}:
             continue
-        beside = any(span_overlap(item.bbox[1], item.bbox[3], n.bbox[1], n.bbox[3]) > 0.3 for n in numbers)
+        beside = any(_is_beside(item.bbox, mark.bbox, 0.8 * item.paragraph.size) for mark in marks)
         others = [other.bbox for other in items if other is not item and other.type not in {"page_number", "header"}]
         below = min((box[1] for box in others if box[1] >= item.bbox[3] - 0.005), default=1.0)
         above = max((box[3] for box in others if box[3] <= item.bbox[1] + 0.005), default=0.0)
@@ -204,6 +205,13 @@ def _mark_furniture(items: list[_Item]) -> None:
             item.type = "header"
         elif is_footer(item.paragraph, above, has_number=beside) and above > 0.0:
             item.type = "footer"
+
+
+def _is_beside(box: Box, mark: Box, reach: float) -> bool:
+    """Whether a box stands beside a running head or page number, or closely under it."""
+    if span_overlap(box[1], box[3], mark[1], mark[3]) > 0.3:
+        return True
+    return 0 <= box[1] - mark[3] < reach and span_overlap(box[0], box[2], mark[0], mark[2]) > 0.5
 
 
 def _mark_titles(items: list[_Item], body: float, *, first_page: bool) -> None:
@@ -216,10 +224,13 @@ def _mark_titles(items: list[_Item], body: float, *, first_page: bool) -> None:
         item.level = min(6, 2 + deep + (1 if re.match(r"\s*第[一二三四五六七八九十\d]+节", text) else 0))
     if not first_page or not headings:
         return
-    largest = max(headings, key=lambda item: item.paragraph.size if item.paragraph else 0.0)
-    size = largest.paragraph.size if largest.paragraph else 0.0
-    if largest.bbox[1] < 0.4 and size > _TITLE_SIZE * body:
-        largest.type, largest.level = "doc_title", None
+    sizes = {id(item): item.paragraph.size if item.paragraph else 0.0 for item in headings}
+    limit = max(_TITLE_SIZE * body, 0.7 * max(sizes.values()))
+    large = [item for item in headings if sizes[id(item)] > limit and item.bbox[1] < 0.4]
+    if large:
+        # Authors or a journal's name may be set as large: the title comes first.
+        title = min(large, key=lambda item: item.bbox[1])
+        title.type, title.level = "doc_title", None
 
 
 def _mark_captions(items: list[_Item]) -> None:

@@ -19,6 +19,7 @@ _HEAD_ZONE: Final = 0.1
 _FOOT_ZONE: Final = 0.9
 _NOTE_ZONE: Final = 0.6
 _NOTE: Final = re.compile(r"\s*(?:[①-⑳*†‡§∗¶]|[\[［〔(（]?\d{1,2}[\]］〕)）]?\s*(?=\D))")
+_RAISED: Final = re.compile(r"\s*(?:[①-⑳*†‡§∗¶]|\d{1,2}\s?[A-Z“\"‘《])")
 _BIBLIOGRAPHY: Final = re.compile(
     r"\b(?:et al|vol\.|pp?\.\s*\d|proc\.|in proceedings|journal|arxiv|doi|eds?\.|trans\.|conference|press)"
     r"|\[[JMCDNPSR](?:/OL)?\]|出版社|学报|\(?(?:18|19|20)\d\d[a-z]?\)?[.,:，]",
@@ -42,7 +43,7 @@ def is_header(paragraph: Paragraph, next_top: float, *, has_number: bool) -> boo
     :param has_number: a page number stands beside it.
     """
     box = paragraph.bbox
-    if len(paragraph.rows) > 2 or box[3] > _HEAD_ZONE + 0.02:
+    if len(paragraph.rows) > 2 or box[3] > _HEAD_ZONE + 0.03:
         return False
     gap = next_top - box[3]
     return has_number or (box[3] < 0.08 and gap > 0.9 * paragraph.size)
@@ -56,14 +57,16 @@ def is_footer(paragraph: Paragraph, previous_bottom: float, *, has_number: bool)
     return has_number or (box[1] > 0.92 and box[1] - previous_bottom > 1.2 * paragraph.size)
 
 
-def is_footnote(paragraph: Paragraph, body_size: float) -> bool:
-    """Whether a paragraph low on the page is a note: it opens with a mark and is set no larger than the text."""
-    return (
-        paragraph.bbox[1] > _NOTE_ZONE
-        and paragraph.size < 1.02 * body_size
-        and _NOTE.match(paragraph.text) is not None
-        and not is_reference(paragraph)
-    )
+def is_footnote(paragraph: Paragraph, body_size: float, *, told: bool) -> bool:
+    """Whether a paragraph low on the page is a note: it opens with a mark and is set smaller than the text.
+
+    :param body_size: size of ordinary lines, unit height.
+    :param told: the layout model saw a reference here, so any kind of number may be the mark.
+    """
+    if paragraph.bbox[1] < _NOTE_ZONE or is_reference(paragraph):
+        return False
+    mark, limit = (_NOTE, 1.02) if told else (_RAISED, 0.95)
+    return paragraph.size < limit * body_size and mark.match(paragraph.text) is not None
 
 
 def is_reference(paragraph: Paragraph) -> bool:

@@ -28,8 +28,13 @@ class TextLine:
 
     @property
     def height(self) -> float:
-        """Unit height; the font size of horizontal text."""
+        """Unit height."""
         return self.bbox[3] - self.bbox[1]
+
+    @property
+    def size(self) -> float:
+        """Thickness, close to the font size: unit height, or unit width of vertical text."""
+        return self.bbox[2] - self.bbox[0] if self.vertical else self.height
 
 
 def union(boxes: Iterable[Box]) -> Box:

@@ -22,6 +22,7 @@ RawBlock = dict[str, Any]
 
 _CROP_DPI = 200
 _MAX_LONG_SIDE = 4000
+_HYPHENS = str.maketrans({"\x02": "-", "\ufffe": "-"})  # how PDFium reports a hyphen that ends a line
 _COLUMN_GAP = 1.2  # line heights between two spans of one baseline that belong to different columns
 
 
@@ -75,22 +76,26 @@ def layer_lines(source: PdfSource, index: int) -> list[TextLine]:
 
 def _split_at_gaps(spans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     parts: list[list[dict[str, Any]]] = []
+    edge = None
     for span in spans:
+        left, top, right, bottom = span["bbox"]
         if not span["text"].strip():
+            if parts:
+                parts[-1].append(span)
             continue
-        left, top, _, bottom = span["bbox"]
-        if parts and -1 < left - parts[-1][-1]["bbox"][2] < _COLUMN_GAP * (bottom - top):
+        if edge is not None and -1 < left - edge < _COLUMN_GAP * (bottom - top):
             parts[-1].append(span)
         else:
             parts.append([span])
+        edge = right
     return parts
 
 
 def _text_line(spans: list[dict[str, Any]], width: float, height: float) -> TextLine:
-    boxes = [tuple(span["bbox"]) for span in spans] or [(0.0, 0.0, 0.0, 0.0)]
+    boxes = [tuple(span["bbox"]) for span in spans if span["text"].strip()] or [(0.0, 0.0, 0.0, 0.0)]
     left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
     right, bottom = max(box[2] for box in boxes), max(box[3] for box in boxes)
-    text = " ".join("".join(span["text"] for span in spans).replace("\ufffe", "-").split())
+    text = " ".join("".join(span["text"] for span in spans).translate(_HYPHENS).split())
     unit = (_unit(left / width), _unit(top / height), _unit(right / width), _unit(bottom / height))
     return TextLine(bbox=unit, text=text if unit[2] > unit[0] and unit[3] > unit[1] else "")
 

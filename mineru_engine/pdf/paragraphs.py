@@ -29,16 +29,15 @@ _LIST_MARKER: Final = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER})")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One printed line, which the detector may have found in several pieces."""
+    """One printed line, which the detector may have found in several pieces.
+
+    :ivar size: thickness, close to the font size: unit height, or unit width of a vertical row.
+    """
 
     bbox: Box
     text: str
+    size: float
     vertical: bool = False
-
-    @property
-    def size(self) -> float:
-        """Thickness of the row, close to the font size: unit height, or unit width of a vertical row."""
-        return self.bbox[2] - self.bbox[0] if self.vertical else self.bbox[3] - self.bbox[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +105,12 @@ def _join_band(band: list[TextLine]) -> Row:
     text = band[0].text
     for before, line in zip(band, band[1:], strict=False):
         gap = line.bbox[start] - before.bbox[start + 2]
-        size = (line.bbox[2] - line.bbox[0]) if vertical else line.height
+        size = line.size
         # Boxes reach beyond their letters, so only a clear gap between CJK pieces was a blank in print.
         spaced = gap > size * 0.5 or not (_is_cjk(text[-1]) or _is_cjk(line.text[0]))
         text = f"{text}{' ' if spaced else ''}{line.text}"
-    return Row(union(line.bbox for line in band), text, vertical)
+    longest = max(band, key=lambda line: len(line.text))
+    return Row(union(line.bbox for line in band), text, longest.size, vertical)
 
 
 def _is_cjk(char: str) -> bool:
@@ -159,7 +159,7 @@ class _Frame:
 
     def starts_paragraph(self, before: Row, row: Row) -> bool:
         """Whether `row` opens a new paragraph after `before`."""
-        if _step(before, row) > 1.45 * self.pitch or max(before.size, row.size) > 1.4 * min(before.size, row.size):
+        if _step(before, row) > 1.45 * self.pitch or _differ_in_size(before, row):
             return True
         if _FIELD.match(before.text) and _FIELD.match(row.text):
             return True
@@ -188,6 +188,12 @@ class _Frame:
 
     def _is_short(self, row: Row) -> bool:
         return self.end - _end(row) > 2.0 * self.em
+
+
+def _differ_in_size(first: Row, second: Row) -> bool:
+    # The detector draws generous boxes around two or three characters.
+    limit = 1.4 if min(len(first.text), len(second.text)) > 5 else 1.8
+    return max(first.size, second.size) > limit * min(first.size, second.size)
 
 
 def _start(row: Row) -> float:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from docvortex.content.text import merge_text_line_contents
+
 from .lines import Box, TextLine, span_overlap
 from .paragraphs import join_rows
 
@@ -59,11 +61,14 @@ def table_html(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequ
     if not lines:
         return ""
     grid = find_grid(image, box, lines)
-    if grid is None:
+    if grid is not None:
+        _fill(grid, lines)
+    if grid is None or _crowded(grid):
+        # A few rules in the heading are no grid: they leave whole rows in one cell.
         grid = cluster_grid(lines)
         if grid is None:
             return ""
-    _fill(grid, lines)
+        _fill(grid, lines)
     return _render(grid)
 
 
@@ -92,7 +97,8 @@ def find_grid(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Seque
         x0, x1 = ((edge * width - left) for edge in (line.bbox[0], line.bbox[2]))
         ink[max(0, round(y0)) : max(0, round(y1)), max(0, round(x0)) : max(0, round(x1))] = 0
     across = _rules(ink, (reach, 1))
-    ys, xs = _positions(across, axis=1), _positions(down, axis=0)
+    ys = _positions(_find_rules(across, axis=1), right - left)
+    xs = _positions([r for r in _find_rules(down, axis=0) if _ends_on_rules(r, ys, bottom - top)], bottom - top)
     if len(ys) < 3 or len(xs) < 3:
         return None
     cells = _cells(across, down, xs, ys)
@@ -115,31 +121,51 @@ def _rules(ink: Mask, kernel: tuple[int, int]) -> Mask:
     return np.asarray(opened, dtype=np.uint8)
 
 
-def _positions(rules: Mask, *, axis: int) -> list[float]:
-    """Pixel positions of the rules across `axis`, merging pieces and double rules."""
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A straight run of ink, in pixels of the crop: where it lies and from where to where it runs."""
+
+    position: float
+    start: int
+    stop: int
+
+    @property
+    def length(self) -> int:
+        return self.stop - self.start
+
+
+def _find_rules(rules: Mask, *, axis: int) -> list[_Rule]:
+    """The runs of a mask of rules; `axis` is the coordinate that stays the same along them (1: y)."""
     import cv2
 
     count, _, stats, centers = cv2.connectedComponentsWithStats(rules, connectivity=8)
-    length = 2 if axis == 1 else 3
-    thickness = 3 if axis == 1 else 2
-    found = sorted(
-        (float(centers[i][axis]), int(stats[i][length]))
+    along = 1 - axis
+    return [
+        _Rule(float(centers[i][axis]), int(stats[i][along]), int(stats[i][along] + stats[i][along + 2]))
         for i in range(1, count)
         # A filled cell or a photo is as thick as it is long.
-        if stats[i][thickness] < 0.3 * stats[i][length]
-    )
-    tolerance = 10.0
-    merged: list[list[tuple[float, int]]] = []
-    for position, size in found:
-        if merged and position - merged[-1][-1][0] <= tolerance:
-            merged[-1].append((position, size))
+        if stats[i][axis + 2] < 0.3 * stats[i][along + 2]
+    ]
+
+
+def _ends_on_rules(rule: _Rule, ys: Sequence[float], extent: int) -> bool:
+    """Whether an upright rule joins the rules across: the strokes of stacked letters do not."""
+    if rule.length > 0.6 * extent:
+        return True
+    return all(any(abs(end - y) < 16 for y in ys) for end in (rule.start, rule.stop))
+
+
+def _positions(rules: Sequence[_Rule], extent: int) -> list[float]:
+    """Where the rules lie, merging pieces and double rules."""
+    merged: list[list[_Rule]] = []
+    for rule in sorted(rules, key=lambda one: one.position):
+        if merged and rule.position - merged[-1][-1].position <= 10:
+            merged[-1].append(rule)
         else:
-            merged.append([(position, size)])
-    extent = rules.shape[1 if axis == 1 else 0]
+            merged.append([rule])
+    totals = [(group, sum(rule.length for rule in group)) for group in merged]
     return [
-        sum(position * size for position, size in group) / sum(size for _, size in group)
-        for group in merged
-        if sum(size for _, size in group) > 0.04 * extent
+        sum(rule.position * rule.length for rule in group) / total for group, total in totals if total > 0.04 * extent
     ]
 
 
@@ -269,7 +295,10 @@ def _pieces(line: TextLine, xs: Sequence[float]) -> list[TextLine]:
     start = 0
     for x in xs[1:-1]:
         cut = next((i for i in range(start + 1, len(line.centers)) if line.centers[i] > x), None)
-        if cut is None or line.centers[cut - 1] >= x or line.centers[cut] - line.centers[cut - 1] < 1.4 * pitch:
+        if cut is None or line.centers[cut - 1] >= x:
+            continue
+        blank = " " in line.text[cut - 1 : cut + 1]
+        if not blank and line.centers[cut] - line.centers[cut - 1] < 2.0 * pitch:
             continue
         parts.append(_part(line, start, cut))
         start = cut
@@ -294,6 +323,18 @@ def _fill(grid: Grid, lines: Sequence[TextLine]) -> None:
             min(grid.cells, key=lambda cell: _distance(grid, cell, x, y)).lines.append(piece)
 
 
+def _crowded(grid: Grid) -> bool:
+    """Whether many lines stand side by side, well apart, inside one cell."""
+    beside = total = 0
+    for cell in grid.cells:
+        for band in _bands(cell.lines):
+            total += len(band)
+            ordered = sorted(band, key=lambda line: line.bbox[0])
+            if any(b.bbox[0] - a.bbox[2] > 0.3 * a.height for a, b in pairwise(ordered)):
+                beside += len(band)
+    return beside > 0.25 * total
+
+
 def _distance(grid: Grid, cell: Cell, x: float, y: float) -> float:
     left, right = grid.xs[cell.column], grid.xs[cell.column + cell.column_span]
     top, bottom = grid.ys[cell.row], grid.ys[cell.row + cell.row_span]
@@ -301,17 +342,35 @@ def _distance(grid: Grid, cell: Cell, x: float, y: float) -> float:
 
 
 def _render(grid: Grid) -> str:
-    from docvortex.content.text import merge_text_line_contents
-
     rows: list[str] = []
     for index in range(len(grid.ys) - 1):
-        cells: list[str] = []
-        for cell in grid.cells:
-            if cell.row != index:
-                continue
-            spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
-            spans += f' colspan="{cell.column_span}"' if cell.column_span > 1 else ""
-            text = merge_text_line_contents([row.text for row in join_rows(cell.lines)])
-            cells.append(f"<td{spans}>{html.escape(text, quote=False)}</td>")
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+        cells = [cell for cell in grid.cells if cell.row == index]
+        reaching = any(cell.row < index < cell.row + cell.row_span for cell in grid.cells)
+        for texts in ([] if reaching else _inner_rows(cells)) or [[_cell_text(cell) for cell in cells]]:
+            parts: list[str] = []
+            for cell, text in zip(cells, texts, strict=True):
+                spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
+                spans += f' colspan="{cell.column_span}"' if cell.column_span > 1 else ""
+                parts.append(f"<td{spans}>{html.escape(text, quote=False)}</td>")
+            rows.append(f"<tr>{''.join(parts)}</tr>")
     return f"<table><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _cell_text(cell: Cell) -> str:
+    return merge_text_line_contents([row.text for row in join_rows(cell.lines)])
+
+
+def _inner_rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """Rows that no rule divides: every cell holds the same number of lines, side by side. Else empty."""
+    stacks = [join_rows(cell.lines) for cell in cells]
+    filled = [stack for stack in stacks if stack]
+    count = len(filled[0]) if filled else 0
+    if count < 2 or len(filled) < 2 or len(filled) + count < 5 or any(len(stack) != count for stack in filled):
+        return []
+    if any(cell.row_span > 1 for cell in cells):
+        return []
+    for level in zip(*filled, strict=True):
+        middles = [(row.bbox[1] + row.bbox[3]) / 2 for row in level]
+        if max(middles) - min(middles) > 0.5 * level[0].size:
+            return []
+    return [[stack[i].text if stack else "" for stack in stacks] for i in range(count)]

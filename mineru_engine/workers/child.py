@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
 from mineru_engine.errors import ErrorCode, MineruError
-from mineru_engine.workers.protocol import decode, encode, read_frame_blocking
+from mineru_engine.workers.protocol import decode, encode, read_frame_blocking, valid_unicode
 
 __all__ = ("main",)
 
@@ -36,8 +36,16 @@ def main() -> None:
         if message.get("drop"):
             _drop(message["drop"])
         if "task" in message:
-            sink.write(encode(_answer(message)))
+            sink.write(_encode(_answer(message)))
             sink.flush()
+
+
+def _encode(reply: dict[str, Any]) -> bytes:
+    """A reply that can be written as UTF-8 later on, whatever strings the document holds."""
+    try:
+        return encode(reply, strict=True)
+    except TypeError:
+        return encode(valid_unicode(reply))
 
 
 def _take_protocol_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -7,27 +7,54 @@ reads hostile files, so nothing it sends may run code here.
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from typing import Any, BinaryIO
 
 import orjson
 
-__all__ = ("MAX_FRAME_BYTES", "decode", "encode", "read_frame", "read_frame_blocking")
+__all__ = ("MAX_FRAME_BYTES", "decode", "encode", "read_frame", "read_frame_blocking", "valid_unicode")
 
 _LENGTH = struct.Struct(">Q")
 MAX_FRAME_BYTES = 1 << 30
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """One frame. Tuples, enums and numpy scalars become their JSON equivalents."""
-    body = orjson.dumps(message, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+def encode(message: dict[str, Any], *, strict: bool = False) -> bytes:
+    """One frame. Tuples, enums and numpy scalars become their JSON equivalents.
+
+    Text that is no valid Unicode (a file name that is not UTF-8, a password) survives as escapes.
+
+    :param strict: refuse such text.
+    :raises TypeError: if a value has no JSON form, or ``strict`` text is not valid Unicode.
+    """
+    try:
+        body = orjson.dumps(message, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        if strict:
+            raise
+        body = json.dumps(message).encode("ascii")
     return _LENGTH.pack(len(body)) + body
 
 
 def decode(body: bytes) -> dict[str, Any]:
     """The message of a frame's body."""
-    message: dict[str, Any] = orjson.loads(body)
+    message: dict[str, Any]
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        message = json.loads(body)
     return message
+
+
+def valid_unicode(value: Any) -> Any:
+    """The value with lone surrogates replaced by U+FFFD: what a document says must be writable as UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8") if not value.isascii() else value
+    if isinstance(value, dict):
+        return {valid_unicode(key): valid_unicode(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [valid_unicode(item) for item in value]
+    return value
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
