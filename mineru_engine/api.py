@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = ("draw_layout", "draw_layout_async", "parse", "parse_async")
 _TASKS = "mineru_engine.pdf.tasks"
 _LAYOUT_DEADLINE_S = 300.0
 _ATTACHMENT_DEADLINE_S = 60.0
+_MAX_NAME_BYTES = 200
 
 
 def parse(
@@ -112,14 +114,21 @@ async def _parse(
 
 def _check_readable(path: Path, max_mb: int) -> None:
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise InputError(  # opening a pipe may wait for ever, and a device may never end
+                f"{path} is no regular file", document=path.name, hint="write its content to a file first"
+            )
         with path.open("rb"):
-            size = path.stat().st_size
+            size = status.st_size
     except FileNotFoundError:
         raise InputError(f"no such file: {path}", code=ErrorCode.FILE_NOT_FOUND, document=path.name) from None
     except IsADirectoryError:
         raise InputError(f"{path} is a directory", document=path.name, hint="the API parses one file") from None
     except OSError as exc:
         raise InputError(f"cannot read {path}: {exc.strerror}", document=path.name) from exc
+    except ValueError as exc:  # a null byte in the name
+        raise InputError(f"cannot read {path!s}: {exc}", document=path.name) from exc
     if size > max_mb << 20:
         raise InputError(
             f"{path.name} has {size >> 20} MiB, the limit is {max_mb}",
@@ -156,11 +165,17 @@ async def _parse_attachment(
     settings: Settings,
 ) -> ParseResult:
     with tempfile.TemporaryDirectory(prefix="mineru-") as directory:
-        target = Path(directory) / (Path(name.replace("\\", "/")).name or f"attachment-{index + 1}")
+        target = Path(directory) / _file_name(name, f"attachment-{index + 1}")
         spec = {"path": str(source.path), "key": source.key, "kind": "pdf", "password": analysis.password}
         args = {"source": spec, "index": index, "target": str(target)}
         await pool.run(f"{_TASKS}:save_attachment", args, deadline_s=_ATTACHMENT_DEADLINE_S, document=source.key)
         return await _parse(pool, target, options, settings, None)
+
+
+def _file_name(name: str, otherwise: str) -> str:
+    """The last part of a name that a document gives, if a file can be called so."""
+    last = Path(name.replace("\\", "/").replace("\0", "")).name
+    return last if last not in ("", "..") and len(last.encode()) <= _MAX_NAME_BYTES else otherwise
 
 
 async def _draw_layout(pool: WorkerPool, path: Path, result: ParseResult, password: str | SecretStr | None) -> bytes:

@@ -65,8 +65,9 @@ def detect(path: Path, name: str) -> Detected:
     suffix = _guess(path, name)
     if suffix in NATIVE_SUFFIXES:
         return Detected("native", suffix)
-    if Path(name).suffix.lower() == ".pdf":
-        raise DamagedDocumentError("the file is called .pdf but there is no PDF inside")
+    if (called := Path(name).suffix.lower()[1:]) in SUPPORTED_SUFFIXES:
+        inside = "PDF" if called == "pdf" else f"readable {called}"
+        raise DamagedDocumentError(f"the file is called .{called} but there is no {inside} inside")
     raise UnsupportedFormatError(
         f"no reader for this kind of file ({Path(name).suffix or suffix})",
         hint=f"supported: {', '.join(sorted(SUPPORTED_SUFFIXES))}",

@@ -8,7 +8,7 @@ from mineru_engine.errors import ErrorCode, OptionError
 
 __all__ = ("parse_pages",)
 
-_PART = re.compile(r"(r?\d+)(?:-(r?\d+)?)?")
+_PART = re.compile(r"(r?\d{1,9})(?:-(r?\d{1,9})?)?")
 
 
 def parse_pages(text: str, count: int) -> list[int]:

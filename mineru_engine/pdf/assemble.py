@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import base64
 import re
-import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .furniture import is_footer, is_footnote, is_header, is_page_number, is_reference
-from .layout import LayoutLabel, Region
-from .lines import Box, TextLine, area, covered, span_overlap, union
-from .order import reading_order
-from .paragraphs import Paragraph, is_list_item, join_rows, split_paragraphs
-from .regions import Group, clean_regions, group_lines
-from .table_grid import find_grid, table_html
+from mineru_engine.pdf.furniture import is_footer, is_footnote, is_header, is_page_number, is_reference
+from mineru_engine.pdf.layout import LayoutLabel, Region
+from mineru_engine.pdf.lines import Box, TextLine, covered, span_overlap, union
+from mineru_engine.pdf.order import reading_order
+from mineru_engine.pdf.paragraphs import Paragraph, is_list_item, join_rows, split_paragraphs
+from mineru_engine.pdf.regions import Group, clean_regions, free_groups, group_lines, join_contents
+from mineru_engine.pdf.table_grid import is_filled_grid, table_html
+from mineru_engine.pdf.table_rules import find_grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,11 @@ RawBlock = dict[str, Any]
 
 _JPEG_QUALITY: Final = 90
 _HEADING_SIZE: Final = 1.25
-_TITLE_SIZE: Final = 1.3
+_TITLE_SIZE: Final = 1.25
 _MAX_HEADING: Final = 120
-_CAPTION: Final = re.compile(r"\s*(?:(?:图|圖|表|图表|続表|续表)\s*[\dA-Z一二三四五六七八九十]|(?:Fig(?:ure)?|Table|Tab|Chart)\.?\s*[\dA-Z])")
+_CAPTION: Final = re.compile(
+    r"\s*(?:(?:图|圖|表|图表|続表|续表)\s*[\dA-Z一二三四五六七八九十]|(?:Fig(?:ure)?|Table|Tab|Chart)\.?\s*[\dA-Z])"
+)
 _SECTION: Final = re.compile(r"\s*(\d{1,2}(?:\.\d{1,2})*)\.?[\s　、]*\D")
 _ARTICLE: Final = re.compile(r"\s*第[一二三四五六七八九十百零〇\d]{1,5}[条條章节節篇部编編]")
 _STOP: Final = tuple("。.；;，,")
@@ -66,12 +68,9 @@ def assemble_page(
     :param first_page: whether the page may carry the title of the document.
     :param vertical: text runs from top to bottom in columns from right to left.
     """
-    if vertical:
-        # The layout model knows no vertical text: it sees figures and tables, at best.
-        regions = []
-    else:
-        regions = _add_ruled_tables(image, clean_regions(regions, lines), lines)
-    groups = group_lines(regions, lines)
+    # The layout model knows no vertical text: it sees figures and tables, at best.
+    regions = [] if vertical else _add_ruled_tables(image, clean_regions(regions, lines), lines)
+    groups = group_lines(regions, join_contents(lines, regions))
     body = _body_size(groups)
     aspect = image.shape[1] / image.shape[0]
     ordered = [groups[i] for i in reading_order([group.bbox for group in groups], vertical=vertical)]
@@ -102,7 +101,8 @@ def _add_ruled_tables(image: Image, regions: list[Region], lines: Sequence[TextL
     grid = find_grid(image, union(line.bbox for line in free), free)
     if grid is None or len(grid.cells) < 6 or any(covered(grid.box, region.bbox) > 0.3 for region in regions):
         return regions
-    if sum(covered(line.bbox, grid.box) > 0.8 for line in free) < 4:
+    inside = [line for line in free if covered(line.bbox, grid.box) > 0.8]
+    if len(inside) < 4 or not is_filled_grid(grid, inside):
         return regions
     outside = [region for region in regions if covered(region.bbox, grid.box) < 0.8]
     return [*outside, Region(grid.box, LayoutLabel.TABLE, 1.0)]
@@ -110,12 +110,7 @@ def _add_ruled_tables(image: Image, regions: list[Region], lines: Sequence[TextL
 
 def _body_size(groups: Sequence[Group]) -> float:
     """Height of ordinary lines in unit coordinates, weighted by characters."""
-    sizes = sorted(
-        (line.size, len(line.text))
-        for group in groups
-        if group.is_text
-        for line in group.lines
-    )
+    sizes = sorted((line.size, len(line.text)) for group in groups if group.is_text for line in group.lines)
     half, total = sum(count for _, count in sizes) / 2, 0
     for size, count in sizes:
         total += count
@@ -127,15 +122,16 @@ def _body_size(groups: Sequence[Group]) -> float:
 def _items(image: Image, group: Group, body: float, aspect: float) -> list[_Item]:
     """The blocks of one group, in reading order."""
     label = group.label
-    rows = join_rows(group.lines)
-    if label is LayoutLabel.FIGURE:
-        return [_Item("image", group.bbox, content="\n".join(row.text for row in rows))]
-    if label is LayoutLabel.TABLE:
+    if label is LayoutLabel.TABLE and group.lines:
         markup = table_html(image, group.bbox, group.lines)
         if markup:
             return [_Item("table", union([group.bbox, *(line.bbox for line in group.lines)]), content=markup)]
-        if not rows:
-            return [_Item("image", group.bbox)]
+        parts = free_groups(group.lines)
+        order = reading_order([part.bbox for part in parts])
+        return [item for i in order for item in _items(image, parts[i], body, aspect)]
+    rows = join_rows(group.lines)
+    if label is LayoutLabel.FIGURE or (not rows and label is LayoutLabel.TABLE):
+        return [_Item("image", group.bbox, content="\n".join(row.text for row in rows))]
     if label is LayoutLabel.EQUATION and not _is_prose([row.text for row in rows]):
         return [_Item("equation", group.bbox)]
     if label is LayoutLabel.TITLE and len(rows) <= 4 and sum(len(row.text) for row in rows) <= 2 * _MAX_HEADING:
@@ -179,7 +175,11 @@ def _text_item(paragraph: Paragraph, kind: str, body: float, label: LayoutLabel 
 
 
 def _looks_like_heading(paragraph: Paragraph, body: float) -> bool:
-    if body <= 0 or len(paragraph.rows) > (2 if paragraph.size > 1.5 * body else 1) or len(paragraph.text) > _MAX_HEADING:
+    if (
+        body <= 0
+        or len(paragraph.rows) > (2 if paragraph.size > 1.5 * body else 1)
+        or len(paragraph.text) > _MAX_HEADING
+    ):
         return False
     text = paragraph.text.rstrip()
     if len(paragraph.rows) == 1 and _ARTICLE.match(text) and len(text) <= 30 and not text.endswith(_STOP):

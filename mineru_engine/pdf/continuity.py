@@ -18,6 +18,7 @@ RawBlock = dict[str, Any]
 _MARGIN = 0.12  # share of the page height at top and bottom where running lines stand
 _SAME_PLACE = 0.015
 _MIN_PAGES = 3
+_MANY = 0.25  # share of the pages on which an unknown line must stand to be a running one
 _RETYPED = {"text", "paragraph_title", "doc_title", "ref_text", "caption", "page_footnote", "footnote"}
 _RUNNING = {"header", "footer", "page_number"}
 _NUMBERED = re.compile(r"^\s*(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+\S")
@@ -64,24 +65,37 @@ def _place(block: RawBlock) -> float | None:
     return float(centre) if centre < _MARGIN or centre > 1 - _MARGIN else None
 
 
+def _outermost(blocks: list[RawBlock]) -> list[RawBlock]:
+    """The blocks beyond which, towards the page's edge, stand only running lines."""
+    boxed = sorted((block for block in blocks if block.get("bbox")), key=lambda block: float(block["bbox"][1]))
+    found = []
+    for ordered in (boxed, boxed[::-1]):
+        edge = next((block for block in ordered if block.get("type") not in _RUNNING), None)
+        if edge is not None:
+            found.append(edge)
+    return found
+
+
 def _retype_running_lines(pages: Sequence[list[RawBlock]]) -> None:
+    """A line becomes a running line if its twins are known as such, or if it stands outermost on many pages."""
     seen: dict[str, list[tuple[int, float, RawBlock]]] = defaultdict(list)
     for number, blocks in enumerate(pages):
-        for block in blocks:
-            place = _place(block)
-            if place is not None and block.get("type") in _RETYPED | _RUNNING and (text := _signature(block)):
+        running = [block for block in blocks if block.get("type") in _RUNNING]
+        for block in running + [block for block in _outermost(blocks) if block.get("type") in _RETYPED]:
+            if (place := _place(block)) is not None and (text := _signature(block)):
                 seen[text].append((number, place, block))
+    enough = max(_MIN_PAGES, round(_MANY * len(pages)))
     for text, found in seen.items():
-        for _, place, block in found:
+        for _, place, block in [item for item in found if item[2]["type"] not in _RUNNING]:
             twins = [item for item in found if abs(item[1] - place) < _SAME_PLACE]
-            if len({item[0] for item in twins}) >= _MIN_PAGES and block["type"] not in _RUNNING:
-                block["type"] = _running_type(text, place, [item[2]["type"] for item in twins])
+            known = [item[2]["type"] for item in twins if item[2]["type"] in _RUNNING]
+            if known or len({item[0] for item in twins}) >= enough:
+                block["type"] = _running_type(text, place, known)
 
 
-def _running_type(text: str, place: float, twins: list[str]) -> str:
-    known = [kind for kind in twins if kind in _RUNNING]
+def _running_type(text: str, place: float, known: list[str]) -> str:
     if known:
-        return max(set(known), key=known.count)
+        return max(sorted(set(known)), key=known.count)
     if re.fullmatch(r"[\W_]*#[\W_]*", text):
         return "page_number"
     return "header" if place < 0.5 else "footer"

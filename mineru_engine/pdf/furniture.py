@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .paragraphs import Paragraph
+    from mineru_engine.pdf.paragraphs import Paragraph
 
 _PAGE_NUMBER: Final = re.compile(
     r"(?:[-–—·•.~\[(（]\s*)?(?:\d{1,4}|[ivxlc]{1,7})(?:\s*[-–—·•.~\])）])?"
@@ -31,7 +31,7 @@ _NUMBERED: Final = re.compile(r"\s*[\[［〔(（]?\d{1,3}[\]］〕)）.．]")
 def is_page_number(paragraph: Paragraph) -> bool:
     """Whether a short text at the top or the bottom of the page can only be its number."""
     top, bottom = paragraph.bbox[1], paragraph.bbox[3]
-    if _HEAD_ZONE < top and bottom < _FOOT_ZONE:
+    if top > _HEAD_ZONE and bottom < _FOOT_ZONE:
         return False
     return len(paragraph.rows) == 1 and _PAGE_NUMBER.fullmatch(paragraph.text.strip()) is not None
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .lines import Box, clip_unit
-from .onnx_session import open_session
+from mineru_engine.pdf.lines import Box, clip_unit
+from mineru_engine.pdf.onnx_session import open_session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

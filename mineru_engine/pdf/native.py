@@ -12,6 +12,7 @@ from docvortex.document.pdf.pdfium import safe_rewrite_pdf_bytes_with_pdfium_res
 from docvortex.document.pdf.visuals import attach_visual_block_images
 
 from mineru_engine.pdf.lines import TextLine
+from mineru_engine.pdf.order import backward_jumps, reading_order
 
 if TYPE_CHECKING:
     from mineru_engine.pdf.source import PdfSource
@@ -20,6 +21,7 @@ __all__ = ("analyze_native", "layer_lines")
 
 RawBlock = dict[str, Any]
 
+_MARGINAL = {"header", "footer", "page_number", "page_footnote", "aside_text"}
 _CROP_DPI = 200
 _MAX_LONG_SIDE = 4000
 _HYPHENS = str.maketrans({"\x02": "-", "\ufffe": "-"})  # how PDFium reports a hyphen that ends a line
@@ -41,8 +43,24 @@ def analyze_native(source: PdfSource, pages: Sequence[int]) -> dict[int, list[Ra
         analysed: list[list[RawBlock]] = PdfModel().predict(document)
     blocks = dict(zip(kept, analysed, strict=True))
     for index, page_blocks in blocks.items():
+        _mend_order(page_blocks)
         _cut_pictures(source, index, page_blocks)
     return blocks
+
+
+def _mend_order(blocks: list[RawBlock]) -> None:
+    """Take our own reading order where it makes the reader go back less often than docvortex's.
+
+    docvortex's order is the better one on most pages; on pages of two columns it sometimes puts a table or the
+    end of the left column behind the right one.
+    """
+    places = [place for place, block in enumerate(blocks) if block.get("bbox") and block["type"] not in _MARGINAL]
+    body = [blocks[place] for place in places]
+    boxes = [tuple(block["bbox"]) for block in body]
+    order = reading_order(boxes)
+    if backward_jumps([boxes[index] for index in order]) < backward_jumps(boxes):
+        for place, index in zip(places, order, strict=True):
+            blocks[place] = body[index]
 
 
 def _cut_pictures(source: PdfSource, index: int, blocks: list[RawBlock]) -> None:

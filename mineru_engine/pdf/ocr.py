@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .lines import TextLine, clip_unit
-from .text_models import Image, Quad, Reading, crop_quad, find_quads, quad_size, recognize
-from .upright import is_tall
+from mineru_engine.pdf.lines import TextLine, clip_unit
+from mineru_engine.pdf.text_models import Image, Quad, Reading, crop_quad, find_quads, quad_size, recognize
+from mineru_engine.pdf.upright import is_tall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

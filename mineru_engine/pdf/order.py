@@ -6,15 +6,18 @@ neighbouring strips are first joined again as long as one gutter runs through th
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from .lines import Box
+from mineru_engine.pdf.lines import Box, span_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SLACK: Final = 0.003
 """Boxes lose this much on each side, in unit coordinates: neighbours may touch or overlap a little."""
+_SAME_COLUMN: Final = 0.2
+"""Share of the narrower box's width by which boxes of one column overlap at least."""
 _MIN_COLUMN: Final = 0.1
 """Unit width under which a stack of boxes is not a column of text."""
 
@@ -29,6 +32,20 @@ def reading_order(boxes: Sequence[Box], *, vertical: bool = False) -> list[int]:
         boxes = [(top, 1 - right, bottom, 1 - left) for left, top, right, bottom in boxes]
     shrunk = [_shrink(box) for box in boxes]
     return _order(list(range(len(boxes))), shrunk)
+
+
+def backward_jumps(boxes: Sequence[Box]) -> int:
+    """How often a reader who takes the boxes in the given order has to go back: left, or up within a column.
+
+    Going on to the top of the next column is no jump back. The lower number of two orders is the better order.
+    """
+    return sum(_goes_back(before, after) for before, after in pairwise(boxes))
+
+
+def _goes_back(before: Box, after: Box) -> bool:
+    if span_overlap(before[0], before[2], after[0], after[2]) > _SAME_COLUMN:
+        return after[3] <= before[1] + _SLACK
+    return after[2] <= before[0] + _SLACK and after[1] < before[3]
 
 
 def _shrink(box: Box) -> Box:

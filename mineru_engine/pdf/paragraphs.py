@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from docvortex.content.text import merge_text_line_contents
 
-from .lines import Box, TextLine, span_overlap, union
+from mineru_engine.pdf.lines import Box, TextLine, span_overlap, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_STOPS: Final = "。．.!?！？:：;；…”\"』」)）"
+_STOPS: Final = '。．.!?！？:：;；…”"』」)）'
 _BULLET: Final = r"[•●○■□▪◆◇★☆➢➤✓·]\s*\S|[-–—*]\s+\S"
 _NUMBER: Final = (
     r"[(（]\s*(?:\d{1,3}|[一二三四五六七八九十]{1,3}|[a-zA-Z]|[ivx]{1,4})\s*[)）]"
@@ -23,6 +24,8 @@ _NUMBER: Final = (
 _ARTICLE: Final = r"第[一二三四五六七八九十百零〇\d]+[条款]"
 _REFERENCE: Final = r"[\[［〔]\d{1,3}[\]］〕]"
 _FIELD: Final = re.compile(r"\s*[^\s：:，。,.]{1,12}\s*[：:]\s*\S")
+_ENTRY: Final = re.compile(r"\s*(?:\d+(?:\.\d+)*\s|[A-Z\u4e00-\u9fff]).*[\w)]\s*[.·… ]+\d{1,4}\s*$")
+"""An entry of a table of contents: title, leader, page."""
 _MARKER: Final = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER}|{_REFERENCE}|{_ARTICLE})")
 _LIST_MARKER: Final = re.compile(rf"\s*(?:{_BULLET}|{_NUMBER})")
 
@@ -53,7 +56,7 @@ class Paragraph:
     @property
     def text(self) -> str:
         """The joined text: words cut by a hyphen restored, no spaces between Chinese or Japanese lines."""
-        return merge_text_line_contents([row.text for row in self.rows])
+        return str(merge_text_line_contents([row.text for row in self.rows]))
 
     @property
     def size(self) -> float:
@@ -103,7 +106,7 @@ def _join_band(band: list[TextLine]) -> Row:
     start = 1 if vertical else 0
     band = sorted(band, key=lambda line: line.bbox[start])
     text = band[0].text
-    for before, line in zip(band, band[1:], strict=False):
+    for before, line in pairwise(band):
         gap = line.bbox[start] - before.bbox[start + 2]
         size = line.size
         # Boxes reach beyond their letters, so only a clear gap between CJK pieces was a blank in print.
@@ -126,7 +129,7 @@ def split_paragraphs(rows: Sequence[Row], aspect: float) -> list[Paragraph]:
         return []
     frame = _Frame.measure(rows, aspect)
     groups: list[list[Row]] = [[rows[0]]]
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in pairwise(rows):
         if frame.starts_paragraph(before, row):
             groups.append([])
         groups[-1].append(row)
@@ -151,7 +154,7 @@ class _Frame:
         # The margin is where most rows begin: first lines may stand in, hanging lines may stand out.
         counts = [sum(abs(start - other) < 0.6 * em for other in starts) for start in starts]
         base = starts[counts.index(max(counts))]
-        steps = [_step(a, b) for a, b in zip(rows, rows[1:], strict=False)]
+        steps = [_step(a, b) for a, b in pairwise(rows)]
         pitch = statistics.median(steps) if steps else size
         ends = sorted(_end(row) for row in rows)
         # One row that sticks out, from a bad box, must not make all others look short.
@@ -160,6 +163,8 @@ class _Frame:
     def starts_paragraph(self, before: Row, row: Row) -> bool:
         """Whether `row` opens a new paragraph after `before`."""
         if _step(before, row) > 1.45 * self.pitch or _differ_in_size(before, row):
+            return True
+        if _ENTRY.match(before.text) and _ENTRY.match(row.text):
             return True
         if _FIELD.match(before.text) and _FIELD.match(row.text):
             return True

@@ -104,7 +104,7 @@ class PageReader:
     async def read(self, pages: Sequence[int]) -> list[PageReading]:
         """Read the pages; the result is in page order whatever finished first.
 
-        Never raises for a page. Cancelling stops the tasks in flight and returns after they have ended.
+        Never raises for a page; what ``on_page`` raises comes out. Cancelling stops the tasks in flight and returns after they have ended.
         """
         self._first_page = min(pages, default=0)
         readings: list[PageReading] = []
@@ -114,9 +114,12 @@ class PageReader:
             for window in windows:
                 readings.extend(await self._read_window(window))
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._pool.size):
-                group.create_task(feed())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._pool.size):
+                    group.create_task(feed())
+        except BaseExceptionGroup as group_error:
+            raise _first(group_error) from None
         self.diagnostics.sort(key=lambda item: (item.page is not None, item.page or 0))
         return sorted(readings, key=lambda reading: reading.index)
 
@@ -229,11 +232,17 @@ class PageReader:
             self._note("page_plain_text", "the page was read as plain text, without tables and headings", index)
 
     def _give_up(self, index: int, layer: str) -> PageReading:
-        if self._reads_images and self._ocr_mode is not OcrMode.TXT:
+        if layer == "failed" or (self._reads_images and self._ocr_mode is not OcrMode.TXT):
             self._note("page_lost", "nothing could be read", index)
         else:
             self._note("ocr_required", "the page has no text layer; tier basic with OCR mode auto reads it", index)
         return PageReading(index, PageKind.LOST)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first real error in nested groups: the caller did not ask for groups."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _kind(how: str, layer: str) -> PageKind:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from .layout import LayoutLabel, Region
-from .lines import Box, TextLine, area, covered, overlap, span_overlap, union
+from mineru_engine.pdf.layout import LayoutLabel, Region
+from mineru_engine.pdf.lines import Box, TextLine, area, covered, overlap, span_overlap, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _VISUAL: Final = frozenset({LayoutLabel.FIGURE, LayoutLabel.TABLE})
 _FLOWING: Final = frozenset({LayoutLabel.TEXT, LayoutLabel.REFERENCE, LayoutLabel.FOOTER, LayoutLabel.HEADER})
+_NUMBER: Final = re.compile(r"[ .·…]*\d{1,4}")
 _NESTED: Final = 0.8
 """Share of a box from which it counts as lying inside another."""
 _PROSE_INK: Final = 0.3
@@ -42,7 +44,7 @@ class Group:
 def clean_regions(regions: Iterable[Region], lines: Sequence[TextLine]) -> list[Region]:
     """Drop doubles, regions inside figures and tables, and figures that are really columns of prose."""
     kept: list[Region] = []
-    candidates = [region for region in regions if not (_is_figure(region) and _is_prose(region, lines))]
+    candidates = [region for region in regions if not _is_wrong(region, lines)]
     # A table or figure owns what lies in it, however sure the model is of the paragraph it sees there.
     for region in sorted(candidates, key=lambda one: (one.label not in _VISUAL, -one.score)):
         if not any(_is_double(region, other) for other in kept):
@@ -50,14 +52,25 @@ def clean_regions(regions: Iterable[Region], lines: Sequence[TextLine]) -> list[
     return [region for region in kept if not any(_is_part(region, other) for other in kept if other is not region)]
 
 
-def _is_figure(region: Region) -> bool:
-    return region.label is LayoutLabel.FIGURE
-
-
-def _is_prose(region: Region, lines: Sequence[TextLine]) -> bool:
+def _is_wrong(region: Region, lines: Sequence[TextLine]) -> bool:
+    """Whether the lines in a region speak against its label."""
     inside = [line for line in lines if covered(line.bbox, region.bbox) > 0.7]
-    if len(inside) < 4:
-        return False
+    if region.label is LayoutLabel.FIGURE:
+        return len(inside) >= 4 and _is_prose(region, inside)
+    return region.label in _FLOWING and len(inside) > 20 and _has_columns(inside)
+
+
+def _has_columns(lines: Sequence[TextLine]) -> bool:
+    """Whether half of the lines have another one beside them: then a paragraph is really several columns."""
+
+    def is_beside(line: TextLine) -> bool:
+        top, bottom = line.bbox[1], line.bbox[3]
+        return any(o is not line and span_overlap(top, bottom, o.bbox[1], o.bbox[3]) > 0.5 for o in lines)
+
+    return sum(map(is_beside, lines)) > 0.5 * len(lines)
+
+
+def _is_prose(region: Region, inside: Sequence[TextLine]) -> bool:
     inked = sum(area(line.bbox) for line in inside) / area(region.bbox)
     length = statistics.median(len(line.text) for line in inside)
     # A page full of lines is a page of text, whatever its pictures.
@@ -76,6 +89,35 @@ def _is_part(region: Region, other: Region) -> bool:
     if other.label in _VISUAL:
         return True
     return region.label in _FLOWING and other.label in _FLOWING
+
+
+def join_contents(lines: Sequence[TextLine], regions: Sequence[Region]) -> list[TextLine]:
+    """Put the page numbers of a table of contents, a column of their own to the detector, behind their titles."""
+    tables = [region.bbox for region in regions if region.label is LayoutLabel.TABLE]
+    numbers = [
+        line
+        for line in lines
+        if _NUMBER.fullmatch(line.text) and not any(covered(line.bbox, box) > 0.5 for box in tables)
+    ]
+    result = list(lines)
+    for number in numbers:
+        right, size = number.bbox[2], number.size
+        column = [one for one in numbers if abs(one.bbox[2] - right) < size]
+        if len(column) < 4:
+            continue
+        titles = [
+            one
+            for one in result
+            if one not in numbers
+            and one.bbox[2] < number.bbox[0] + size
+            and span_overlap(one.bbox[1], one.bbox[3], number.bbox[1], number.bbox[3]) > 0.5
+        ]
+        title = max(titles, key=lambda one: one.bbox[2], default=None)
+        if title is not None:
+            text = f"{title.text.rstrip(' .·…')} {number.text.lstrip(' .·…')}"
+            result[result.index(title)] = TextLine(union([title.bbox, number.bbox]), text, title.score)
+            result.remove(number)
+    return result
 
 
 def group_lines(regions: Sequence[Region], lines: Sequence[TextLine]) -> list[Group]:
@@ -130,29 +172,66 @@ def _continues(group: Group, line: TextLine) -> bool:
 def free_groups(lines: Sequence[TextLine]) -> list[Group]:
     """Cluster lines that no region covers: neighbours of one size, under or close beside each other."""
     clusters: list[list[TextLine]] = []
+    for cluster in _stack(lines, _is_under):
+        # Columns may hang together by one heading or one box across a gutter.
+        wide = len(cluster) > 20 and _has_columns(cluster)
+        clusters.extend(_stack(cluster, _is_aligned_under) if wide else [cluster])
+    # Only a line that has nothing over or under it may be the rest of one beside it: in a newspaper the
+    # columns stand as close together as the words of a loosely set line.
+    for cluster in [one for one in clusters if len(one) == 1]:
+        partner = next((o for o in clusters if o is not cluster and any(_is_beside(x, cluster[0]) for x in o)), None)
+        if partner is not None:
+            partner.extend(cluster)
+            clusters.remove(cluster)
+    return [Group(None, union(line.bbox for line in cluster), cluster) for cluster in clusters]
+
+
+def _stack(lines: Sequence[TextLine], joins: Callable[[TextLine, TextLine], bool]) -> list[list[TextLine]]:
+    """Connected sets of lines; `joins` tells whether two hang together."""
+    clusters: list[list[TextLine]] = []
     for line in sorted(lines, key=lambda one: (one.bbox[1], one.bbox[0])):
-        touching = [cluster for cluster in clusters if any(_are_neighbours(one, line) for one in cluster)]
+        touching = [cluster for cluster in clusters if any(joins(one, line) for one in cluster)]
         merged = [line]
         for cluster in touching:
             merged.extend(cluster)
             clusters.remove(cluster)
         clusters.append(merged)
-    return [Group(None, union(line.bbox for line in cluster), cluster) for cluster in clusters]
+    return clusters
 
 
-def _are_neighbours(first: TextLine, second: TextLine) -> bool:
-    if first.vertical != second.vertical:
+def _is_aligned_under(first: TextLine, second: TextLine) -> bool:
+    """Like :func:`_is_under`, for lines of one width or with one margin in common, as a column has."""
+    if not _is_under(first, second):
         return False
+    a, b, size = _compare(first, second)
+    if max(a[2] - a[0], b[2] - b[0]) > 1.7 * min(a[2] - a[0], b[2] - b[0]):
+        # A short last line starts where its column starts; a line across two columns ends elsewhere too.
+        return abs(a[0] - b[0]) < size and a[2] - a[0] > b[2] - b[0]
+    return abs(a[0] - b[0]) < 3 * size or abs(a[2] - b[2]) < 3 * size
+
+
+def _is_under(first: TextLine, second: TextLine) -> bool:
+    a, b, size = _compare(first, second)
+    return (
+        size > 0
+        and span_overlap(a[1], a[3], b[1], b[3]) <= 0.6
+        and max(a[1], b[1]) - min(a[3], b[3]) < 0.7 * size
+        and span_overlap(a[0], a[2], b[0], b[2]) > 0.5
+    )
+
+
+def _is_beside(first: TextLine, second: TextLine) -> bool:
+    a, b, size = _compare(first, second)
+    return size > 0 and span_overlap(a[1], a[3], b[1], b[3]) > 0.6 and max(a[0], b[0]) - min(a[2], b[2]) < 1.2 * size
+
+
+def _compare(first: TextLine, second: TextLine) -> tuple[Box, Box, float]:
+    """Both boxes as of horizontal text, and their common size: 0 where they do not belong together."""
     a, b = first.bbox, second.bbox
     if first.vertical:
         a, b = (a[1], a[0], a[3], a[2]), (b[1], b[0], b[3], b[2])
-    height_a, height_b = a[3] - a[1], b[3] - b[1]
-    size = min(height_a, height_b)
-    if max(height_a, height_b) > 1.4 * size:
-        return False
-    if span_overlap(a[1], a[3], b[1], b[3]) > 0.6:
-        return max(a[0], b[0]) - min(a[2], b[2]) < 1.2 * size
-    return max(a[1], b[1]) - min(a[3], b[3]) < 0.7 * size and span_overlap(a[0], a[2], b[0], b[2]) > 0.5
+    low, high = sorted((first.size, second.size))
+    return a, b, low if first.vertical == second.vertical and high <= 1.4 * low else 0.0
 
 
 def _join_stacked(groups: Sequence[Group]) -> list[Group]:
@@ -189,7 +268,9 @@ def _split_around(group: Group, others: Sequence[Group]) -> list[Group]:
     cuts = sorted(
         (other.bbox[1] + other.bbox[3]) / 2
         for other in others
-        if other is not group and other.lines and covered(other.bbox, group.bbox) > 0.6
+        if other is not group
+        and other.lines
+        and covered(other.bbox, group.bbox) > 0.6
         # Beside the text, as a box in a form, is not between its lines.
         and not any(span_overlap(one.bbox[1], one.bbox[3], other.bbox[1], other.bbox[3]) > 0.7 for one in group.lines)
     )

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .assemble import RawBlock, assemble_page
-from .layout import detect_layout
-from .lines import Box, clip_unit
-from .ocr import read_quads, to_lines
-from .upright import Upright, flip, is_upside_down, straighten
+from mineru_engine.pdf.assemble import RawBlock, assemble_page
+from mineru_engine.pdf.layout import detect_layout
+from mineru_engine.pdf.lines import Box, clip_unit
+from mineru_engine.pdf.ocr import read_quads, to_lines
+from mineru_engine.pdf.upright import Upright, flip, is_upside_down, straighten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .lines import TextLine
+    from mineru_engine.pdf.lines import TextLine
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -100,10 +100,10 @@ class PdfSource(PageSource):
             raise PasswordError("the password does not open this PDF", code=ErrorCode.PASSWORD_WRONG) from exc
         if exc.err_code == pdfium_c.FPDF_ERR_SECURITY:
             raise _unsupported_encryption() from exc
-        return self._repair(DamagedDocumentError("the PDF is damaged and could not be repaired"))
+        return self._repair(_unreadable(self.data))
 
     def _repair(self, failure: DamagedDocumentError) -> pdfium.PdfDocument:
-        for rebuild in (with_new_trailer, rewritten_by_pypdf):
+        for rebuild in (with_new_trailer, with_new_end, rewritten_by_pypdf):
             data = rebuild(self.data)
             if data is None:
                 continue
@@ -255,6 +255,12 @@ def with_new_trailer(data: bytes) -> bytes | None:
     return data + b"\nendobj\ntrailer\n<</Root " + root + b">>\nstartxref\n0\n%%EOF\n"
 
 
+def with_new_end(data: bytes) -> bytes | None:
+    """The same, with what follows the last whole object left out: a trailer that was cut in two hides a new one."""
+    end = data.rfind(b"endobj")
+    return with_new_trailer(data[:end]) if end >= 0 else None
+
+
 def rewritten_by_pypdf(data: bytes) -> bytes | None:
     """The PDF rewritten by pypdf's tolerant reader, or ``None`` if that finds no page either."""
     from pypdf import PdfReader, PdfWriter
@@ -272,6 +278,19 @@ def rewritten_by_pypdf(data: bytes) -> bytes | None:
         return out.getvalue()
     except (PyPdfError, RecursionError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
         return None
+
+
+def _unreadable(data: bytes) -> DamagedDocumentError:
+    """Why PDFium does not open the file: a PDF in order that has no page, or a damaged one."""
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    try:
+        if b"%%EOF" in data and not PdfReader(io.BytesIO(data), strict=False).pages:
+            return DamagedDocumentError("the PDF has no pages", code=ErrorCode.PDF_NO_PAGES)
+    except (PyPdfError, RecursionError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        pass
+    return DamagedDocumentError("the PDF is damaged and could not be repaired")
 
 
 def has_foreign_security_handler(data: bytes) -> bool:

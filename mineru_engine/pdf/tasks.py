@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mineru_engine.errors import DamagedDocumentError, ErrorCode, MineruError, OptionError, PasswordError
+from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError, PasswordError
 from mineru_engine.pdf.native import analyze_native, layer_lines
 from mineru_engine.pdf.source import (
     ImageSource,
@@ -39,9 +39,13 @@ def open_document(path: str, key: str, name: str, password: str | None) -> dict[
     from mineru_engine.detect import detect
 
     file = Path(path)
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    detected = detect(file, name)
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        detected = detect(file, name)
+    except OSError as exc:  # it was there a moment ago
+        code = ErrorCode.FILE_NOT_FOUND if isinstance(exc, FileNotFoundError) else ErrorCode.FILE_UNREADABLE
+        raise InputError(f"cannot read the file: {exc.strerror}", code=code) from exc
     info: dict[str, Any] = {
         "kind": detected.kind,
         "suffix": detected.suffix,

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .onnx_session import open_session
+from mineru_engine.pdf.onnx_session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     import onnxruntime
+    from numpy.typing import NDArray
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 """RGB, H x W x 3."""
@@ -47,8 +46,6 @@ _READ_MAX_WIDTH: Final = 3200
 _BATCH_WIDTH: Final = 1600
 """Summed width of one recognition batch. Its output is (width / 8) x 18,710 floats, and the time per column of
 pixels does not fall with larger batches (52 us from 1 x 320 to 12 x 160 and 4 x 1600), so small ones win."""
-_SQUEEZE: Final = 0.8
-"""Lines are narrowed by this before reading: cost follows width, characters stay legible to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +180,11 @@ def recognize(crops: Sequence[Image], *, threads: int) -> list[Reading]:
 
 
 def _read_width(crop: Image) -> int:
-    """Width in pixels at which a crop is read; short ones keep their proportions."""
-    width = _READ_HEIGHT * crop.shape[1] / max(1, crop.shape[0])
-    if width > 4 * _READ_HEIGHT:
-        width *= _SQUEEZE
-    return min(_READ_MAX_WIDTH, max(8, round(width)))
+    """Width in pixels at which a crop is read.
+
+    Narrowing long lines to 0.8 of it saved a sixth of the time and cost 0.2 to 0.5 % of the characters.
+    """
+    return min(_READ_MAX_WIDTH, max(8, int(_READ_HEIGHT * crop.shape[1] / max(1, crop.shape[0]) + 0.5)))
 
 
 def _read_batch(session: onnxruntime.InferenceSession, crops: list[Image], width: int) -> list[Reading]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .lines import Box, clip_unit
-from .text_models import Image, Quad, Reading, crop_quad, find_quads, quad_size, recognize
+from mineru_engine.pdf.lines import Box, clip_unit
+from mineru_engine.pdf.text_models import Image, Quad, Reading, crop_quad, find_quads, quad_size, recognize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,9 +81,7 @@ def flip(page: Upright) -> Upright:
     corner = np.array([width, height], dtype=np.float32)
     quads = [(corner - quad)[[2, 3, 0, 1]] for quad in page.quads]
     image = turn_image(page.image, 180)
-    return Upright(
-        image, quads, (page.rotation + 180) % 360, page.skew, page.vertical, page.to_page @ _turn_back(180)
-    )
+    return Upright(image, quads, (page.rotation + 180) % 360, page.skew, page.vertical, page.to_page @ _turn_back(180))
 
 
 def is_upside_down(image: Image, quads: Sequence[Quad], readings: Sequence[Reading], *, threads: int) -> bool:

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 from mineru_engine.errors import ErrorCode, RuntimeStateError
 
-__all__ = ("LoopThread",)
+__all__ = ("JOB_NAME", "LoopThread", "reentered")
+
+JOB_NAME = "mineru-job"
 
 T = TypeVar("T")
 
@@ -21,6 +23,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._closing = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -31,7 +35,7 @@ class LoopThread:
     @property
     def running(self) -> bool:
         """Whether work is accepted."""
-        return self._thread.is_alive() and not self._loop.is_closed()
+        return self._thread.is_alive() and not self._closing
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the loop and block until it has ended.
@@ -39,17 +43,19 @@ class LoopThread:
         On ``KeyboardInterrupt`` (or any other exception in the waiting thread) the work is cancelled, its
         clean-up awaited, and the exception raised again; a second interrupt does not shorten the clean-up.
 
-        :raises RuntimeStateError: if called from the loop's own thread, where it would wait for ever.
+        :raises RuntimeStateError: if called from the loop's own thread, where it would wait for ever, or if the
+            loop is closed before the work has ended.
         """
-        if self._is_own_thread():
+        if self.is_own_thread():
             work.close()
-            raise _reentered()
+            raise reentered()
         job = _Job(self._loop, work)
         try:
-            return job.done.result()
+            self._submit(job)
+            result: T = job.done.result()
+            return result
         except BaseException:
-            job.cancel()
-            _wait_through_interrupts(job.done)
+            _end_through_interrupts(job)
             raise
 
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
@@ -61,6 +67,7 @@ class LoopThread:
         if asyncio.get_running_loop() is self._loop:
             return await work
         job = _Job(self._loop, work)
+        self._submit(job)
         waiter = asyncio.wrap_future(job.done)
         try:
             return await asyncio.shield(waiter)
@@ -73,19 +80,29 @@ class LoopThread:
                 waiter.exception()
             raise
 
-    def _is_own_thread(self) -> bool:
+    def _submit(self, job: _Job) -> None:
+        with self._lock:  # a job that is queued after the last stop would never end
+            if self._closing:
+                job.refuse(_closed())
+            else:
+                job.submit()
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on the loop's thread."""
         return threading.current_thread() is self._thread
 
     def close(self) -> None:
-        """Cancel what still runs, stop the loop and join the thread. Safe to call twice."""
-        if self._loop.is_closed():
-            return
-        if self._is_own_thread():
-            raise _reentered()
+        """Cancel what still runs, stop the loop and join the thread. Safe to call twice, also beside a running loop."""
+        if self.is_own_thread():
+            raise reentered()
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
 
@@ -96,34 +113,55 @@ class _Job:
         self.done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.done.set_running_or_notify_cancel()  # from here on nobody can cancel the future itself
         self._loop = loop
+        self._work = work
         self._task: asyncio.Task[Any] | None = None
+        self._asked = False
         self._cancelled = False
-        loop.call_soon_threadsafe(self._start, work)
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task = self._loop.create_task(work)
+    def submit(self) -> None:
+        """Let the loop start the task."""
+        self._loop.call_soon_threadsafe(self._start)
+
+    def refuse(self, error: BaseException) -> None:
+        """The task will never start."""
+        self._work.close()
+        self.done.set_exception(error)
+
+    def cancel(self) -> None:
+        """Ask the task to stop; :attr:`done` tells when it has."""
+        if self._asked or self.done.done():
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._stop)
+            self._asked = True
+        except RuntimeError:  # the loop is closed
+            self.refuse(asyncio.CancelledError())
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._work, name=JOB_NAME)
         self._task.add_done_callback(self._finish)
-        if self._cancelled:
+
+    def _stop(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
             self._task.cancel()
+        elif not self.done.done():  # the caller was interrupted before it could submit
+            self.refuse(asyncio.CancelledError())
 
     def _finish(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
-            self.done.set_exception(asyncio.CancelledError())
+            self.done.set_exception(asyncio.CancelledError() if self._cancelled else _closed())
         elif (error := task.exception()) is not None:
             self.done.set_exception(error)
         else:
             self.done.set_result(task.result())
 
-    def cancel(self) -> None:
-        """Ask the task to stop; :attr:`done` tells when it has."""
-        self._cancelled = True
-        self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
 
-
-def _wait_through_interrupts(done: concurrent.futures.Future[Any]) -> None:
-    while not done.done():
+def _end_through_interrupts(job: _Job) -> None:
+    while not job.done.done():
         with contextlib.suppress(KeyboardInterrupt):
-            concurrent.futures.wait([done])
+            job.cancel()
+            concurrent.futures.wait([job.done])
 
 
 async def _cancel_all() -> None:
@@ -133,7 +171,12 @@ async def _cancel_all() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def _reentered() -> RuntimeStateError:
+def _closed() -> RuntimeStateError:
+    return RuntimeStateError("the runtime was closed", code=ErrorCode.RUNTIME_CLOSED)
+
+
+def reentered() -> RuntimeStateError:
+    """What a blocking call from the loop's own thread is answered with."""
     return RuntimeStateError(
         "a blocking call was made from the runtime's own thread",
         code=ErrorCode.RUNTIME_REENTERED,

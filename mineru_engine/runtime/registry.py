@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 
+from mineru_engine.errors import RuntimeStateError
 from mineru_engine.runtime.runtime import Runtime, RuntimeState
 from mineru_engine.settings import Settings, WorkerSettings
 
@@ -30,10 +31,15 @@ def get_runtime(settings: Settings) -> Runtime:
 def shutdown_cached_models() -> None:
     """End all worker processes, models and runtime threads of this process. The next call starts new ones."""
     with _lock:
-        runtimes = [runtime for runtime in _runtimes.values() if runtime.pid == os.getpid()]
+        runtimes = {key: runtime for key, runtime in _runtimes.items() if runtime.pid == os.getpid()}
         _runtimes.clear()
-    for runtime in runtimes:
-        runtime.close()
+    for key, runtime in runtimes.items():
+        try:
+            runtime.close()
+        except RuntimeStateError:  # called from its own thread: it stays
+            with _lock:
+                _runtimes.setdefault(key, runtime)
+            raise
 
 
 def _after_fork() -> None:

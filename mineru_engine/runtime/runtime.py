@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from mineru_engine.errors import ErrorCode, RuntimeStateError
-from mineru_engine.runtime.loop import LoopThread
+from mineru_engine.runtime.loop import JOB_NAME, LoopThread, reentered
 from mineru_engine.settings import WorkerSettings
 from mineru_engine.workers.pool import PoolStatistics, WorkerPool
 
@@ -59,7 +59,12 @@ class Runtime:
             raise RuntimeStateError("the runtime is closed", code=ErrorCode.RUNTIME_CLOSED)
 
     def close(self) -> None:
-        """Cancel what runs, end the workers, stop the thread. Safe to call twice."""
+        """Cancel what runs, end the workers, stop the thread. Safe to call twice.
+
+        :raises RuntimeStateError: if called from the runtime's own thread; it goes on running.
+        """
+        if self._loop.is_own_thread():
+            raise reentered()
         if self.state is RuntimeState.CLOSED:
             return
         self.state = RuntimeState.CLOSED
@@ -75,7 +80,7 @@ async def _shut(aclose: Callable[[], Awaitable[None]]) -> None:
     import asyncio
 
     current = asyncio.current_task()
-    jobs = [task for task in asyncio.all_tasks() if task is not current and task.get_name().startswith("Task-")]
+    jobs = [task for task in asyncio.all_tasks() if task is not current and task.get_name() == JOB_NAME]
     for job in jobs:
         job.cancel()
     await aclose()

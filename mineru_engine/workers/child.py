@@ -6,6 +6,7 @@ main guard, notebooks and servers can all use it. It ends by itself when the par
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import queue
@@ -31,6 +32,7 @@ def main() -> None:
     inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(source, inbox), name="mineru-worker-reader", daemon=True).start()
     _warm(inbox)
+    _tune_garbage_collector()
     while True:
         message = inbox.get()
         if message.get("drop"):
@@ -70,6 +72,13 @@ def _warm(inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
     for name in _WARM_MODULES:
         if inbox.empty():
             importlib.import_module(name)
+
+
+def _tune_garbage_collector() -> None:
+    """Native analysis makes millions of short-lived objects: collecting after every 700 costs a sixth of its time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def _quiet_libraries() -> None:

@@ -146,8 +146,9 @@ class WorkerProcess:
     async def kill(self) -> None:
         """End the child now and wait until it is gone."""
         if self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            # Not asyncio's kill(): it polls the process, and may then take the exit status from asyncio's own wait.
+            with contextlib.suppress(psutil.Error):
+                self._ps.kill()
         await self._process.wait()
         self._stderr_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
