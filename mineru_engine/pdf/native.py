@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docvortex.analyzers.native import PdfModel
-from docvortex.document.pdf import PDFDocument
+from docvortex.document.pdf import PDFDocument, get_lines_from_chars
 from docvortex.document.pdf.constants import MODEL_JSON_VISUAL_BLOCK_TYPES
 from docvortex.document.pdf.pdfium import safe_rewrite_pdf_bytes_with_pdfium_result
 from docvortex.document.pdf.visuals import attach_visual_block_images
 
-from mineru_engine.pdf.lines import TextLine
+from mineru_engine.pdf.lines import TextLine, area, clip_unit, union
 from mineru_engine.pdf.order import backward_jumps, reading_order
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _MARGINAL = {"header", "footer", "page_number", "page_footnote", "aside_text"}
 _CROP_DPI = 200
 _MAX_LONG_SIDE = 4000
 _HYPHENS = str.maketrans({"\x02": "-", "\ufffe": "-"})  # how PDFium reports a hyphen that ends a line
+_INVISIBLE = 3  # ISO 32000-2, table 104: neither fill nor stroke
 _COLUMN_GAP = 1.2  # line heights between two spans of one baseline that belong to different columns
 
 
@@ -75,48 +77,85 @@ def _cut_pictures(source: PdfSource, index: int, blocks: list[RawBlock]) -> None
         attach_visual_block_images([blocks], [{"img_pil": image}], index)
 
 
-def layer_lines(source: PdfSource, index: int) -> list[TextLine]:
-    """Lines of the page's text layer, hidden text included, in unit coordinates.
+def layer_lines(source: PdfSource, index: int, *, visible_only: bool = False) -> list[TextLine]:
+    """Lines of the page's text layer, in unit coordinates.
 
     PDFium's reading joins what lies on one baseline; a wide gap starts a new line, so that columns stay apart.
+
+    :param visible_only: leave out lines whose text is drawn invisibly.
     """
     width, height = source.page_size(index)
     with PDFDocument(source.data) as document:
-        lines = document.get_page_lines(index)
+        chars = document.get_page_chars(index)
+        if visible_only:
+            chars = [char for char in chars if char.get("text_render_mode") != _INVISIBLE]
+        lines = get_lines_from_chars(chars)
+    place = _Placer(chars, width, height)
     found: list[TextLine] = []
     for line in lines:
-        if abs(line["rotation"]) > 1:
-            found += [_text_line(line["spans"], width, height)]
-        else:
-            found += [_text_line(part, width, height) for part in _split_at_gaps(line["spans"])]
+        turned = abs(line["rotation"]) > 1
+        found += [place.line(part) for part in ([line["spans"]] if turned else _split_at_gaps(line["spans"]))]
     return [line for line in found if line.text]
 
 
 def _split_at_gaps(spans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     parts: list[list[dict[str, Any]]] = []
-    edge = None
+    before = None
     for span in spans:
         left, top, right, bottom = span["bbox"]
         if not span["text"].strip():
             if parts:
                 parts[-1].append(span)
             continue
-        if edge is not None and -1 < left - edge < _COLUMN_GAP * (bottom - top):
+        # Right-to-left lines come in the order they are read: the next span lies to the left.
+        if before is not None and max(left - before[2], before[0] - right) < _COLUMN_GAP * (bottom - top):
             parts[-1].append(span)
         else:
             parts.append([span])
-        edge = right
+        before = span["bbox"]
     return parts
 
 
-def _text_line(spans: list[dict[str, Any]], width: float, height: float) -> TextLine:
-    boxes = [tuple(span["bbox"]) for span in spans if span["text"].strip()] or [(0.0, 0.0, 0.0, 0.0)]
-    left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
-    right, bottom = max(box[2] for box in boxes), max(box[3] for box in boxes)
-    text = " ".join("".join(span["text"] for span in spans).translate(_HYPHENS).split())
-    unit = (_unit(left / width), _unit(top / height), _unit(right / width), _unit(bottom / height))
-    return TextLine(bbox=unit, text=text if unit[2] > unit[0] and unit[3] > unit[1] else "")
+class _Placer:
+    """Makes lines of spans, in unit coordinates of a page of ``width`` x ``height`` points."""
+
+    def __init__(self, chars: list[dict[str, Any]], width: float, height: float) -> None:
+        self._chars = chars
+        self._width = width
+        self._height = height
+
+    def line(self, spans: list[dict[str, Any]]) -> TextLine:
+        """One line; its text is empty if nothing visible is left of it."""
+        boxes = [span["bbox"] for span in spans if span["text"].strip()]
+        if not boxes:
+            return TextLine((0.0, 0.0, 0.0, 0.0), "")
+        left, top, right, bottom = union([tuple(box) for box in boxes])
+        box = clip_unit((left / self._width, top / self._height, right / self._width, bottom / self._height))
+        text, centers = self._text(spans)
+        if area(box) == 0:
+            return TextLine(box, "")
+        return TextLine(box, text, centers=() if _reads_right_to_left(text) else centers)
+
+    def _text(self, spans: list[dict[str, Any]]) -> tuple[str, tuple[float, ...]]:
+        """Text with single spaces, and the unit x of the middle of each of its characters."""
+        text: list[str] = []
+        centers: list[float] = []
+        for span in spans:
+            for char in self._chars[span["char_start_idx"] : span["char_end_idx"] + 1]:
+                middle = (char["bbox"][0] + char["bbox"][2]) / 2 / self._width
+                for letter in char["char"].translate(_HYPHENS):
+                    if not letter.isspace():
+                        text.append(letter)
+                        centers.append(middle)
+                    elif text and text[-1] != " ":
+                        text.append(" ")
+                        centers.append(middle)
+        if text and text[-1] == " ":
+            text.pop()
+            centers.pop()
+        return "".join(text), tuple(centers)
 
 
-def _unit(value: float) -> float:
-    return min(1.0, max(0.0, value))
+def _reads_right_to_left(text: str) -> bool:
+    letters = [unicodedata.bidirectional(char) for char in text if char.isalpha()]
+    return sum(kind in ("R", "AL") for kind in letters) * 2 > len(letters)

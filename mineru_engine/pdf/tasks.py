@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError, PasswordError
+from mineru_engine.pdf.mend import mend_page
 from mineru_engine.pdf.native import analyze_native, layer_lines
 from mineru_engine.pdf.source import (
     ImageSource,
@@ -130,6 +131,9 @@ def analyze_window(source: dict[str, Any], pages: list[int], ocr_mode: str, read
     native = [item["index"] for item in items if item["native"]]
     blocks = analyze_native(document, native) if native else {}
     for item in items:
+        text = item.pop("text", "")
+        if item["native"] and item["index"] in blocks:
+            mend_page(document, item["index"], text, blocks[item["index"]])
         item["blocks"] = blocks.get(item["index"]) if item.pop("native") else None
         if item["layer"] == TextLayer.BLANK:
             item["blocks"] = []
@@ -156,6 +160,7 @@ def _judge_page(document: PdfSource, index: int, native_layers: set[TextLayer]) 
     layer = judge(evidence)
     item["layer"], item["chars"] = layer, len("".join(evidence.text.split()))
     item["native"] = layer in native_layers
+    item["text"] = evidence.text
     return item
 
 

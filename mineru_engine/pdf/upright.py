@@ -141,9 +141,12 @@ def _reads_unturned(crops: Sequence[Image], readings: Sequence[Reading], *, thre
         height, width = crop.shape[:2]
         if sum(ord(char) >= 0x2E80 for char in reading.text) < 0.5 * len(reading.text):
             continue
-        middles = [round(center * height) for center in reading.centers[:8]]
-        cells = [crop[max(0, y - width // 2) : y + width // 2] for y in middles]
-        cells = [cell for cell in cells if cell.shape[0] >= 0.8 * width]
+        half = width // 2
+        if half < 2 or height < 4 * half:
+            continue
+        # The first and the last cell move inwards, so that all are squares of one size.
+        middles = [min(max(round(center * height), half), height - half) for center in reading.centers[:8]]
+        cells = [crop[y - half : y + half] for y in middles]
         if len(cells) >= 2:
             strips.append(np.ascontiguousarray(np.concatenate(cells, axis=1)))
             expected.append(reading.text[:8])

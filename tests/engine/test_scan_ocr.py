@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from mineru_engine.pdf.ocr import read_lines, read_quads, to_lines
-from mineru_engine.pdf.text_models import find_quads
-from mineru_engine.pdf.upright import estimate_skew, straighten, turn_image
+from mineru_engine.pdf.scan import read_scan_page
+from mineru_engine.pdf.text_models import Reading, find_quads
+from mineru_engine.pdf.upright import _reads_unturned, estimate_skew, straighten, turn_image
 from tests.engine.scan_images import draw_page
 
 TEXT = [
@@ -70,3 +74,19 @@ def test_boxes_find_their_way_back_from_a_turned_and_tilted_page() -> None:
     assert box[1] == pytest.approx(expected[0], abs=0.02)
     assert box[3] == pytest.approx(expected[2], abs=0.02)
     assert (box[0] + box[2]) / 2 == pytest.approx(1 - (expected[1] + expected[3]) / 2, abs=0.02)
+
+
+def test_cells_at_the_ends_of_a_column_are_as_large_as_the_others() -> None:
+    crop = np.full((300, 31, 3), 255, dtype=np.uint8)
+    reading = Reading("元来日本", 0.9, (0.01, 0.3, 0.6, 0.99))
+    assert not _reads_unturned([crop], [reading], threads=2)
+
+
+@pytest.mark.samples
+def test_vertical_japanese_is_read_from_right_to_left(samples: Path) -> None:
+    image = np.asarray(Image.open(samples / "143_unstructured_jpn-vert.jpeg").convert("RGB"))
+    page = read_scan_page(image, threads=2)
+    text = "".join(span["content"] for block in page.blocks for span in block["content"])
+    assert page.rotation == 0
+    assert text.startswith("元来日本語は漢文に倣い")
+    assert text.endswith("横書き不能な書体も存在する。")

@@ -1,0 +1,198 @@
+"""What native analysis loses on a page, put back from the page's own text layer.
+
+Three kinds of loss are common enough to look for on every page, and cheap to see: a table whose number column
+was glued into one cell, a table that fell apart into one block a number, and text that stands nowhere in the
+result (oblique labels of a drawing, say).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mineru_engine.pdf.lines import Box, TextLine, union
+
+if TYPE_CHECKING:
+    from mineru_engine.pdf.source import PdfSource
+
+__all__ = ("mend_page",)
+
+RawBlock = dict[str, Any]
+
+_LOST_SHARE = 0.1
+_LOST_WORDS = 6
+_GLUED_CELL = 40  # characters of figures in one cell
+_FIGURE_MARKS = set(".,-–−()%*$€£¥+")
+_LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*(?=\S)")
+_SOUP = 12  # loose blocks of figures on one page
+_SOUP_ROWS = 4
+_LOOSE = {"text", "code", "paragraph_title", "list", "equation"}
+_VISUAL = {"image", "image_block", "chart", "table"}
+_WORD = re.compile(r"[^\W_]+")
+_TAG = re.compile(r"<[^>]+>")
+_CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
+_TABLE_LONG_SIDE = 1800
+
+
+def mend_page(source: PdfSource, index: int, text: str, blocks: list[RawBlock]) -> None:
+    """Repair the raw blocks of one page in place.
+
+    :param text: the page's text as PDFium reads it.
+    """
+    tables = [block for block in blocks if block.get("type") == "table" and _has_glued_column(block)]
+    soup = _find_figure_soup(blocks)
+    lost = _lost_words(text, blocks)
+    if not tables and not soup and not lost:
+        return
+    from mineru_engine.pdf.native import layer_lines
+
+    lines = layer_lines(source, index, visible_only=True)
+    if tables:
+        _rebuild_tables(source, index, tables, lines)
+    if soup:
+        _collect_soup(source, index, blocks, soup, lines)
+    if lost:
+        _put_back(blocks, lines)
+
+
+def _strings(value: Any) -> str:
+    """All text inside raw blocks, markup removed."""
+    if isinstance(value, str):
+        return _TAG.sub(" ", value)
+    if isinstance(value, dict):
+        return " ".join(_strings(item) for key, item in value.items() if key not in {"type", "image_base64"})
+    return " ".join(_strings(item) for item in value) if isinstance(value, list) else ""
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(_WORD.findall(text.casefold()))
+
+
+def _lost_words(text: str, blocks: list[RawBlock]) -> bool:
+    wanted = _words(text)
+    missing = wanted - _words(_strings(blocks))
+    return missing.total() >= _LOST_WORDS and missing.total() > _LOST_SHARE * wanted.total()
+
+
+def _has_glued_column(block: RawBlock) -> bool:
+    content = block.get("content")
+    if not isinstance(content, str):
+        return False
+    return any(_is_glued(_TAG.sub("", cell)) for cell in _CELL.findall(content))
+
+
+def _is_glued(cell: str) -> bool:
+    return len("".join(cell.split())) >= _GLUED_CELL and _is_figures(cell)
+
+
+def _rebuild_tables(source: PdfSource, index: int, tables: Sequence[RawBlock], lines: Sequence[TextLine]) -> None:
+    """Place every line of the text layer in a grid made from the drawn rules or the gaps between lines."""
+    from mineru_engine.pdf.table_grid import table_html
+
+    pixels = source.render(index, _TABLE_LONG_SIDE)
+    for block in tables:
+        left, top, right, bottom = block["bbox"]
+        box: Box = (left, top, right, bottom)
+        inside = [part for line in lines if _inside(line.bbox, box) for part in _split_figures(line)]
+        html = table_html(pixels, box, inside)
+        if html.count("<tr") > str(block["content"]).count("<tr"):
+            block["content"] = html
+
+
+def _split_figures(line: TextLine) -> list[TextLine]:
+    """Cells of a line: leader dots part a label from its figures; figures are cells however narrow the gaps."""
+    if len(line.centers) != len(line.text):
+        return [line]
+    if leader := _LEADER.search(line.text):
+        return [_cut(line, 0, leader.start()), *_split_figures(_cut(line, leader.end(), len(line.text)))]
+    if any(char.isalpha() for char in line.text):
+        return [line]
+    return [_cut(line, *found.span()) for found in re.finditer(r"\S+", line.text)]
+
+
+def _cut(line: TextLine, start: int, stop: int) -> TextLine:
+    half = (line.bbox[2] - line.bbox[0]) / len(line.text) / 2
+    centers = line.centers[start:stop]
+    box = (min(centers) - half, line.bbox[1], max(centers) + half, line.bbox[3])
+    return TextLine(box, line.text[start:stop], line.score, centers=centers)
+
+
+def _find_figure_soup(blocks: Sequence[RawBlock]) -> list[RawBlock]:
+    """Blocks of a table that fell apart: many blocks on one page that hold figures only."""
+    soup = [block for block in blocks if block.get("type") in _LOOSE and _is_figures(_strings(block.get("content")))]
+    return soup if len(soup) >= _SOUP else []
+
+
+def _is_figures(text: str) -> bool:
+    solid = [char for char in text if not char.isspace()]
+    return bool(solid) and sum(char.isdigit() or char in _FIGURE_MARKS for char in solid) > 0.8 * len(solid)
+
+
+def _collect_soup(
+    source: PdfSource, index: int, blocks: list[RawBlock], soup: Sequence[RawBlock], lines: Sequence[TextLine]
+) -> None:
+    """Replace the pieces of a table that fell apart, and the labels beside them, by one table."""
+    from mineru_engine.pdf.table_grid import table_html
+
+    spread = union([tuple(block["bbox"]) for block in soup])
+    beside = [line for line in lines if spread[1] <= (line.bbox[1] + line.bbox[3]) / 2 <= spread[3]]
+    if not beside:
+        return
+    box = union([spread, *(line.bbox for line in beside)])
+    pieces = [block for block in blocks if block.get("bbox") and _inside(tuple(block["bbox"]), box)]
+    if any(block.get("type") in _VISUAL for block in pieces):
+        return  # figures around a picture or a table that was found: leave them
+    html = table_html(source.render(index, _TABLE_LONG_SIDE), box, [part for line in beside for part in _split_figures(line)])
+    if html.count("<tr") < _SOUP_ROWS:
+        return
+    place = min(blocks.index(block) for block in pieces)
+    blocks[:] = [block for block in blocks if all(block is not piece for piece in pieces)]
+    blocks.insert(place, {"type": "table", "bbox": list(box), "content": html})
+
+
+def _inside(inner: Box, outer: Box) -> bool:
+    x, y = (inner[0] + inner[2]) / 2, (inner[1] + inner[3]) / 2
+    return outer[0] <= x <= outer[2] and outer[1] <= y <= outer[3]
+
+
+def _put_back(blocks: list[RawBlock], lines: Sequence[TextLine]) -> None:
+    """Add lines that stand nowhere in the blocks as text, where they belong on the page."""
+    visual = [tuple(block["bbox"]) for block in blocks if block.get("type") in _VISUAL and block.get("bbox")]
+    known = _words(_strings(blocks))
+    lost: list[TextLine] = []
+    for line in lines:
+        words = _words(line.text)
+        missing = words - known
+        known -= words
+        if missing.total() * 2 > words.total() and not any(_inside(line.bbox, box) for box in visual):
+            lost.append(line)
+    for group in _stack(lost):
+        box = union(line.bbox for line in group)
+        block: RawBlock = {
+            "type": "text",
+            "bbox": list(box),
+            "content": [{"type": "text", "content": " ".join(line.text for line in group)}],
+            "lines": [{"bbox": list(line.bbox)} for line in group],
+        }
+        below = (place for place, other in enumerate(blocks) if _is_below(other, box))
+        blocks.insert(next(below, len(blocks)), block)
+
+
+def _is_below(block: RawBlock, box: Box) -> bool:
+    bbox = block.get("bbox")
+    return bool(bbox) and bbox[1] >= box[3] and bbox[0] < box[2] and bbox[2] > box[0]
+
+
+def _stack(lines: Sequence[TextLine]) -> list[list[TextLine]]:
+    """Lines that follow each other closely, one below the other."""
+    groups: list[list[TextLine]] = []
+    for line in lines:
+        above = groups[-1][-1] if groups else None
+        gap = line.bbox[1] - above.bbox[3] if above else 1.0
+        if above and -line.height < gap < line.height and abs(above.bbox[0] - line.bbox[0]) < 2 * line.height:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return groups
