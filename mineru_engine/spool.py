@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 __all__ = ("ImageSpool",)
 
 _PREFIX = "data:image/"
+_KIND = re.compile(r"[a-z0-9][a-z0-9+.-]{0,30}")
 _EXTENSIONS = {"jpeg": "jpg", "svg+xml": "svg"}
 
 
@@ -32,16 +34,24 @@ class ImageSpool(Mapping[str, bytes]):
         for block in blocks:
             payload = block.get("image_base64")
             if isinstance(payload, str) and payload.startswith(_PREFIX):
-                block["image_path"] = self.add(payload)
+                try:
+                    block["image_path"] = self.add(payload)
+                except ValueError:  # no picture: the document is to blame, the block keeps its text
+                    block["image_path"] = None
                 del block["image_base64"]
             children = block.get("content")
             if isinstance(children, list):
                 self.take([child for child in children if isinstance(child, dict)])
 
     def add(self, data_uri: str) -> str:
-        """Store one picture; returns its relative path. Equal pictures share one file."""
+        """Store one picture; returns its relative path. Equal pictures share one file.
+
+        :raises ValueError: if it is no picture in base64.
+        """
         head, _, body = data_uri.partition(",")
         kind = head.removeprefix(_PREFIX).split(";")[0].lower()
+        if _KIND.fullmatch(kind) is None:  # it becomes a part of a file name
+            raise ValueError(f"odd picture type {kind[:40]!r}")
         data = base64.b64decode(body)
         path = f"images/{hashlib.sha256(data).hexdigest()}.{_EXTENSIONS.get(kind, kind)}"
         if path not in self._sizes:

@@ -61,7 +61,7 @@ def scan_page(canvas: Canvas, lines: Sequence[str], *, size: tuple[float, float]
     """One page that is nothing but a picture of text."""
     canvas.setPageSize(size)
     page = Image.new("RGB", (1240, 1754), "white")
-    page.paste(text_image(lines, width=1240))
+    page.paste(text_image(lines, width=1240), (0, 500))  # what stands at the top would be a header
     canvas.drawImage(ImageReader(page), 0, 0, *size)
     canvas.showPage()
 
@@ -83,8 +83,7 @@ def encrypted(pdf: bytes, password: str, *, owner: str | None = None, permission
     from pypdf import PdfReader, PdfWriter
     from pypdf.constants import UserAccessPermissions
 
-    writer = PdfWriter()
-    writer.append(PdfReader(io.BytesIO(pdf)))
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf)))
     flags = UserAccessPermissions.all() if permissions is None else UserAccessPermissions(permissions)
     writer.encrypt(password, owner, algorithm="AES-256", permissions_flag=flags)
     out = io.BytesIO()

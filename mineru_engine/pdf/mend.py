@@ -29,8 +29,10 @@ _LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*(?=\S)")
 _SOUP = 12  # loose blocks of figures on one page
 _SOUP_ROWS = 4
 _LOOSE = {"text", "code", "paragraph_title", "list", "equation"}
-_VISUAL = {"image", "image_block", "chart", "table"}
-_WORD = re.compile(r"[^\W_]+")
+_PICTURES = {"image", "image_block", "chart"}
+_VISUAL = _PICTURES | {"table"}
+_MARGINAL = {"header", "footer", "page_number", "aside_text"}
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")  # CJK by character
 _TAG = re.compile(r"<[^>]+>")
 _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _TABLE_LONG_SIDE = 1800
@@ -106,7 +108,8 @@ def _split_figures(line: TextLine) -> list[TextLine]:
     if len(line.centers) != len(line.text):
         return [line]
     if leader := _LEADER.search(line.text):
-        return [_cut(line, 0, leader.start()), *_split_figures(_cut(line, leader.end(), len(line.text)))]
+        label = [_cut(line, 0, leader.start())] if leader.start() else []
+        return [*label, *_split_figures(_cut(line, leader.end(), len(line.text)))]
     if any(char.isalpha() for char in line.text):
         return [line]
     return [_cut(line, *found.span()) for found in re.finditer(r"\S+", line.text)]
@@ -122,12 +125,18 @@ def _cut(line: TextLine, start: int, stop: int) -> TextLine:
 def _find_figure_soup(blocks: Sequence[RawBlock]) -> list[RawBlock]:
     """Blocks of a table that fell apart: many blocks on one page that hold figures only."""
     soup = [block for block in blocks if block.get("type") in _LOOSE and _is_figures(_strings(block.get("content")))]
-    return soup if len(soup) >= _SOUP else []
+    if len(soup) < _SOUP:
+        return []
+    first_column = min(block["bbox"][2] for block in soup)
+    further = sum(block["bbox"][0] > first_column for block in soup)
+    return soup if further >= _SOUP // 2 else []  # one column of figures is line numbers, not a table
 
 
 def _is_figures(text: str) -> bool:
     solid = [char for char in text if not char.isspace()]
-    return bool(solid) and sum(char.isdigit() or char in _FIGURE_MARKS for char in solid) > 0.8 * len(solid)
+    digits = sum(char.isdigit() for char in solid)
+    marks = sum(char in _FIGURE_MARKS for char in solid)
+    return digits > 0.3 * len(solid) and digits + marks > 0.8 * len(solid)
 
 
 def _collect_soup(
@@ -137,19 +146,25 @@ def _collect_soup(
     from mineru_engine.pdf.table_grid import table_html
 
     spread = union([tuple(block["bbox"]) for block in soup])
-    beside = [line for line in lines if spread[1] <= (line.bbox[1] + line.bbox[3]) / 2 <= spread[3]]
-    if not beside:
-        return
-    box = union([spread, *(line.bbox for line in beside)])
+    margin = [tuple(block["bbox"]) for block in blocks if block.get("type") in _MARGINAL and block.get("bbox")]
+    body = [line for line in lines if not any(_inside(line.bbox, box) for box in margin)]
+    box = union([spread, *(line.bbox for line in body if spread[1] <= _middle(line) <= spread[3])])
     pieces = [block for block in blocks if block.get("bbox") and _inside(tuple(block["bbox"]), box)]
-    if any(block.get("type") in _VISUAL for block in pieces):
-        return  # figures around a picture or a table that was found: leave them
-    html = table_html(source.render(index, _TABLE_LONG_SIDE), box, [part for line in beside for part in _split_figures(line)])
+    if any(block.get("type") in _PICTURES for block in pieces):
+        return  # the axis labels of a chart
+    box = union(tuple(block["bbox"]) for block in pieces)
+    beside = [line for line in body if box[1] <= _middle(line) <= box[3]]
+    cells = [part for line in beside for part in _split_figures(line)]
+    html = table_html(source.render(index, _TABLE_LONG_SIDE), box, cells)
     if html.count("<tr") < _SOUP_ROWS:
         return
     place = min(blocks.index(block) for block in pieces)
     blocks[:] = [block for block in blocks if all(block is not piece for piece in pieces)]
     blocks.insert(place, {"type": "table", "bbox": list(box), "content": html})
+
+
+def _middle(line: TextLine) -> float:
+    return (line.bbox[1] + line.bbox[3]) / 2
 
 
 def _inside(inner: Box, outer: Box) -> bool:
@@ -161,13 +176,14 @@ def _put_back(blocks: list[RawBlock], lines: Sequence[TextLine]) -> None:
     """Add lines that stand nowhere in the blocks as text, where they belong on the page."""
     visual = [tuple(block["bbox"]) for block in blocks if block.get("type") in _VISUAL and block.get("bbox")]
     known = _words(_strings(blocks))
+    run = "".join(_WORD.findall(_strings(blocks).casefold()))
     lost: list[TextLine] = []
     for line in lines:
-        words = _words(line.text)
-        missing = words - known
-        known -= words
-        if missing.total() * 2 > words.total() and not any(_inside(line.bbox, box) for box in visual):
-            lost.append(line)
+        words = _WORD.findall(line.text.casefold())
+        missing = Counter(words) - known
+        known -= Counter(words)
+        if missing.total() * 2 > len(words) and "".join(words) not in run:
+            lost += [] if any(_inside(line.bbox, box) for box in visual) else [line]
     for group in _stack(lost):
         box = union(line.bbox for line in group)
         block: RawBlock = {

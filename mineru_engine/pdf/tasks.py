@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -84,12 +85,23 @@ def _attachments(source: PdfSource) -> list[dict[str, Any]]:
     found = []
     with pdfium_guard():
         for index in range(source.pdf.count_attachments()):
-            try:
+            item = {"name": f"attachment-{index + 1}", "size": 0}
+            found.append(item)
+            with contextlib.suppress(pdfium.PdfiumError):  # an empty file has no data
                 attachment = source.pdf.get_attachment(index)
-                found.append({"name": attachment.get_name(), "size": len(attachment.get_data())})
-            except pdfium.PdfiumError:
-                found.append({"name": f"attachment-{index + 1}", "size": 0})
+                item["name"] = _decoded(attachment.get_name()) or item["name"]
+                item["size"] = len(attachment.get_data())
     return found
+
+
+def _decoded(name: str) -> str:
+    """A file name that was written as UTF-16 where the standard wants bytes."""
+    if not name.startswith("\xfe\xff"):
+        return name
+    try:
+        return name[2:].encode("latin-1").decode("utf-16-be")
+    except ValueError:
+        return name
 
 
 def _properties(source: PdfSource) -> dict[str, Any]:
@@ -107,11 +119,15 @@ def _properties(source: PdfSource) -> dict[str, Any]:
 
 def save_attachment(source: dict[str, Any], index: int, target: str) -> int:
     """Write one attached file to ``target``; returns its size in bytes."""
+    import pypdfium2 as pdfium
     from docvortex.document.pdf.pdfium import pdfium_guard
 
     pdf = cast(PdfSource, open_source(SourceSpec(**source)))
     with pdfium_guard():
-        data = bytes(pdf.pdf.get_attachment(index).get_data())
+        try:
+            data = bytes(pdf.pdf.get_attachment(index).get_data())
+        except pdfium.PdfiumError as exc:
+            raise DamagedDocumentError("the attached file is empty or damaged") from exc
     return Path(target).write_bytes(data)
 
 

@@ -149,10 +149,18 @@ class WorkerProcess:
             # Not asyncio's kill(): it polls the process, and may then take the exit status from asyncio's own wait.
             with contextlib.suppress(psutil.Error):
                 self._ps.kill()
+            self._close_output()
         await self._process.wait()
         self._stderr_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._stderr_task
+
+    def _close_output(self) -> None:
+        """Nobody reads the rest of a reply, and asyncio's wait() would wait for its end for ever."""
+        transport: asyncio.SubprocessTransport = self._process._transport  # type: ignore[attr-defined]
+        pipe = transport.get_pipe_transport(1)
+        if pipe is not None:
+            pipe.close()
 
     async def aclose(self) -> None:
         """Close the pipe, give an idle child a moment to leave, then kill it."""

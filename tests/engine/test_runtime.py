@@ -29,6 +29,7 @@ from mineru_engine import (
     Progress,
     RuntimeStateError,
     Settings,
+    WorkerCrashedError,
     aio_doc_analyze,
     doc_analyze,
     parse,
@@ -320,28 +321,52 @@ def test_cancelling_at_any_moment_leaves_nothing(demo: Path, pdf: Path, temp_dir
 
 
 @needs_proc
-def test_a_cancel_in_the_middle_of_a_large_reply_leaks_no_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrived = asyncio.Event()
-
-    async def read_no_further(reader: asyncio.StreamReader) -> bytes:
-        await reader.readexactly(1 << 20)
-        arrived.set()
-        await asyncio.Event().wait()
-        return b""
+def test_a_reply_that_is_too_large_neither_hangs_nor_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads the rest of it, so its pipe is full when the worker is killed."""
 
     async def body() -> None:
         pool = WorkerPool(WorkerSettings(processes=1))
         assert await pool.run("worker_tasks:echo", {"value": 1}, deadline_s=20) == 1
         files = file_count()
-        monkeypatch.setattr("mineru_engine.workers.process.read_frame", read_no_further)
-        task = asyncio.create_task(pool.run("worker_tasks:big", {"mib": 16}, deadline_s=20))
-        await arrived.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        monkeypatch.undo()
+        with monkeypatch.context() as patch, pytest.raises(WorkerCrashedError):
+            patch.setattr("mineru_engine.workers.protocol.MAX_FRAME_BYTES", 1000)
+            async with asyncio.timeout(20):
+                await pool.run("worker_tasks:big", {"mib": 16}, deadline_s=20)
         assert await pool.run("worker_tasks:echo", {"value": 1}, deadline_s=20) == 1
-        await asyncio.to_thread(wait_until, lambda: file_count() <= files)
+        await asyncio.to_thread(wait_until, lambda: file_count() <= files + 1)  # a thread may wait for the old process
+        await pool.aclose()
+
+    asyncio.run(body())
+
+
+@needs_proc
+def test_a_cancel_while_a_large_reply_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mineru_engine.workers import protocol
+
+    arriving = asyncio.Event()
+
+    async def read_slowly(reader: asyncio.StreamReader) -> bytes:
+        (length,) = protocol._LENGTH.unpack(await reader.readexactly(8))
+        body = await reader.readexactly(1 << 20)
+        arriving.set()
+        await proceed.wait()
+        return body + await reader.readexactly(length - len(body))
+
+    proceed = asyncio.Event()
+
+    async def body() -> None:
+        pool = WorkerPool(WorkerSettings(processes=1))
+        first = await pool.run("worker_tasks:pid", {}, deadline_s=20)
+        with monkeypatch.context() as patch:
+            patch.setattr("mineru_engine.workers.process.read_frame", read_slowly)
+            task = asyncio.create_task(pool.run("worker_tasks:big", {"mib": 16}, deadline_s=20))
+            await arriving.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                async with asyncio.timeout(20):
+                    await task
+        assert not psutil.pid_exists(first)
+        assert await pool.run("worker_tasks:echo", {"value": 1}, deadline_s=20) == 1
         await pool.aclose()
 
     asyncio.run(body())
