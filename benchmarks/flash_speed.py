@@ -69,21 +69,39 @@ def main() -> None:
     rounds = []
     for _ in range(args.rounds):
         each = {"docvortex": run_docvortex(args.documents), "mineru": run_engine(args.documents)}
-        rounds.append({**each, "one_at_a_time": run_concurrent(args.documents, 1), "two_at_a_time": run_concurrent(args.documents, 2)})
+        rounds.append(
+            {
+                **each,
+                "one_at_a_time": run_concurrent(args.documents, 1),
+                "two_at_a_time": run_concurrent(args.documents, 2),
+            }
+        )
     engine.shutdown_cached_models()
     documents = {}
     for path in args.documents:
         theirs = [entry["docvortex"][path.name] for entry in rounds]
         ours = [entry["mineru"][path.name] for entry in rounds]
         ratio = statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
-        documents[path.name] = {"docvortex_s": statistics.median(theirs), "mineru_s": statistics.median(ours), "ratio": ratio}
-        print(f"{path.name[:44]:44} docvortex {documents[path.name]['docvortex_s']:.3f} s, ours {documents[path.name]['mineru_s']:.3f} s, ratio {ratio:.2f}")
+        documents[path.name] = {
+            "docvortex_s": statistics.median(theirs),
+            "mineru_s": statistics.median(ours),
+            "ratio": ratio,
+        }
+        print(f"{path.name[:44]:44} " + ", ".join(f"{key} {value:.3f}" for key, value in documents[path.name].items()))
     total = [sum(entry["mineru"].values()) / sum(entry["docvortex"].values()) for entry in rounds]
     gain = [entry["one_at_a_time"] / entry["two_at_a_time"] for entry in rounds]
-    print(f"all documents, ours / docvortex: median {statistics.median(total):.3f} ({min(total):.3f}..{max(total):.3f})")
+    print(
+        f"all documents, ours / docvortex: median {statistics.median(total):.3f} ({min(total):.3f}..{max(total):.3f})"
+    )
     print(f"two at a time against one: median {statistics.median(gain):.2f}x ({min(gain):.2f}..{max(gain):.2f})")
     if args.output:
-        report = {"rounds": rounds, "documents": documents, "ratio_all": total, "concurrency_gain": gain, "caveats": ["CPU only"]}
+        report = {
+            "rounds": rounds,
+            "documents": documents,
+            "ratio_all": total,
+            "concurrency_gain": gain,
+            "caveats": ["CPU only"],
+        }
         args.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

@@ -104,7 +104,10 @@ def parse_one(path: Path, row: dict[str, str], tier: str) -> dict[str, Any]:
             markdown = result.markdown()
             record |= {"outcome": str(result.status), "engine": result.engine, "pages": result.page_count}
             record |= {"text": len(re.sub(r"\s", "", re.sub(r"<[^>]+>", "", markdown)))}
-            record |= {"tables": markdown.count("<table"), "diagnostics": [item.to_dict() for item in result.diagnostics]}
+            record |= {
+                "tables": markdown.count("<table"),
+                "diagnostics": [item.to_dict() for item in result.diagnostics],
+            }
             record["kinds"] = dict(Counter(str(kind) for kind in result.page_kinds.values()))
             record["attachments"] = len(result.attachments)
         except engine.MineruError as exc:
@@ -120,13 +123,19 @@ def parse_one(path: Path, row: dict[str, str], tier: str) -> dict[str, Any]:
 
 def table(records: list[dict[str, Any]]) -> str:
     """The records as a Markdown table."""
-    head = "| document | ours | pages | text | recall | s | MiB | notes | peer | peer text | peer recall | peer s | peer MiB |"
-    lines = [head, "|" + "---|" * 13]
+    columns = "document,ours,pages,text,recall,s,MiB,notes,peer,peer text,peer recall,peer s,peer MiB".split(",")
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for item in records:
         notes = sorted({entry["code"] for entry in item.get("diagnostics", [])})
         kinds = ", ".join(f"{kind} {count}" for kind, count in item.get("kinds", {}).items())
         note = "; ".join(filter(None, [kinds, ", ".join(notes), item.get("error", "")]))
-        cells = [item["name"][:40], item["outcome"], item.get("pages", ""), item.get("text", ""), item.get("recall", "")]
+        cells = [
+            item["name"][:40],
+            item["outcome"],
+            item.get("pages", ""),
+            item.get("text", ""),
+            item.get("recall", ""),
+        ]
         cells += [item["seconds"], item["rss_mb"], note, item["peer"], item["peer_text"], item["peer_recall"]]
         cells += [item["peer_s"], item["peer_rss_mb"]]
         lines.append("| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |")
@@ -152,9 +161,16 @@ def main() -> None:
     engine.shutdown_cached_models()
     print(table(records))
     if args.output:
-        machine = {"python": platform.python_version(), "cores": len(psutil.Process().cpu_affinity() or []), "gpu": None}
-        report = {"command": " ".join(sys.argv[:1] + ["SAMPLES"] + sys.argv[2:]), "tier": args.tier, "machine": machine}
-        report["caveats"] = ["CPU only", "peer figures were measured earlier on the same kind of machine, not in this run"]
+        machine = {
+            "python": platform.python_version(),
+            "cores": len(psutil.Process().cpu_affinity() or []),
+            "gpu": None,
+        }
+        report = {"command": " ".join([sys.argv[0], "SAMPLES", *sys.argv[2:]]), "tier": args.tier, "machine": machine}
+        report["caveats"] = [
+            "CPU only",
+            "peer figures were measured earlier on the same kind of machine, not in this run",
+        ]
         report["documents"] = records
         args.output.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

@@ -13,8 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from _content import Block, Bullets, Contents, Figure, Footnote, Formula, Heading, PageBreak, Para, Table, place_cells
-from _math import DisplayMath, inline_markup
 from reportlab.lib.colors import HexColor, black, grey
 from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfgen.canvas import Canvas
@@ -29,6 +27,9 @@ from reportlab.platypus import (
 from reportlab.platypus import PageBreak as NewPage
 from reportlab.platypus import Table as Grid
 from reportlab.platypus.tableofcontents import TableOfContents
+
+from _content import Block, Bullets, Contents, Figure, Footnote, Formula, Heading, PageBreak, Para, Table, place_cells
+from _math import DisplayMath, inline_markup
 
 Styles = Mapping[str, ParagraphStyle]
 _INLINE = re.compile(r"\$(?P<math>[^$]+)\$|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*]+)\*|\[\^(?P<note>\d+)\]")

@@ -11,13 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
-import _contract
-import _paper
-import _report
 import numpy as np
 import pypdfium2
-from _content import Block, to_markdown
-from _pdf import DemoDocument, Layout, Styles, draw_footnotes, fill_contents, flowables, footnotes_in_reading_order
 from docvortex.document.pdf.pdfium import pdfium_guard
 from PIL import Image
 from pypdf import PdfReader, PdfWriter
@@ -29,6 +24,12 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import BaseDocTemplate, Flowable, Frame, FrameBreak, NextPageTemplate, PageTemplate, Spacer
+
+import _contract
+import _paper
+import _report
+from _content import Block, to_markdown
+from _pdf import DemoDocument, Layout, Styles, draw_footnotes, fill_contents, flowables, footnotes_in_reading_order
 
 DEMO = Path(__file__).resolve().parent
 WIDTH, HEIGHT = A4

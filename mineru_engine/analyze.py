@@ -207,9 +207,7 @@ class _DocumentReader:
 
     async def _run(self, task: str, args: dict[str, Any], deadline_s: float) -> Any:
         try:
-            return await self._pool.run(
-                f"{_TASKS}:{task}", args, deadline_s=deadline_s, document=self._source.key
-            )
+            return await self._pool.run(f"{_TASKS}:{task}", args, deadline_s=deadline_s, document=self._source.key)
         except WorkerDeadlineError as exc:
             raise InputError(
                 f"the file could not be opened: {exc.message}",
@@ -217,9 +215,7 @@ class _DocumentReader:
                 hint="the file is damaged or made to exhaust its reader",
             ) from exc
         except WorkerCrashedError as exc:
-            raise InputError(
-                f"the file crashed its reader: {exc.message}", code=ErrorCode.FILE_DAMAGED
-            ) from exc
+            raise InputError(f"the file crashed its reader: {exc.message}", code=ErrorCode.FILE_DAMAGED) from exc
 
     async def _open(self) -> tuple[dict[str, Any], str | None]:
         """Open with the password given, asking the callable only when the file turns out to need one."""
@@ -342,9 +338,7 @@ class _DocumentReader:
         extensions = {**extensions, _EXTENSION: self._extension(kinds, engine)}
         build = _Protocol(suffix, pages, index_map, extensions, properties)
         middle, model = await asyncio.to_thread(build)
-        return Analysis(
-            middle, model, self._images, facts, self._tier, engine, kinds, self._diagnostics, None
-        )
+        return Analysis(middle, model, self._images, facts, self._tier, engine, kinds, self._diagnostics, None)
 
     def _extension(self, kinds: dict[int, PageKind], engine: str) -> dict[str, Any]:
         from mineru_engine.versions import installed_versions
@@ -417,5 +411,3 @@ def _with_inline_images(analysis: Analysis) -> tuple[MiddleJson, ModelJson]:
     middle = analysis.middle_json.to_dict()
     restore(middle["pages"])
     return type(analysis.middle_json).from_dict(middle), model
-
-

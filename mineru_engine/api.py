@@ -187,7 +187,9 @@ async def _draw_layout(pool: WorkerPool, path: Path, result: ParseResult, passwo
         target = Path(directory) / "layout.pdf"
         facts = {"path": str(path), "key": source.key, "name": path.name, "password": secret}
         try:
-            opened = await pool.run(f"{_TASKS}:open_document", facts, deadline_s=_LAYOUT_DEADLINE_S, document=source.key)
+            opened = await pool.run(
+                f"{_TASKS}:open_document", facts, deadline_s=_LAYOUT_DEADLINE_S, document=source.key
+            )
             spec = {"path": str(path), "key": source.key, "kind": opened["kind"], "password": secret}
             args = {"source": spec, "middle": result.middle_json.to_dict(), "target": str(target)}
             await pool.run(f"{_TASKS}:draw_layout", args, deadline_s=_LAYOUT_DEADLINE_S, document=source.key)

@@ -9,9 +9,29 @@ from mineru_engine.errors import DamagedDocumentError, ErrorCode, UnsupportedFor
 
 __all__ = ("IMAGE_SUFFIXES", "NATIVE_SUFFIXES", "SUPPORTED_SUFFIXES", "Detected", "detect")
 
-IMAGE_SUFFIXES = frozenset("png jpg jpeg jp2 tif tiff webp bmp gif heic heif avif".split())
+IMAGE_SUFFIXES = frozenset(["png", "jpg", "jpeg", "jp2", "tif", "tiff", "webp", "bmp", "gif", "heic", "heif", "avif"])
 NATIVE_SUFFIXES = frozenset(
-    "doc docx rtf ppt pptx xls xlsx csv tsv odt ods odp epub html htm shtml mhtml mht ofd".split()
+    [
+        "doc",
+        "docx",
+        "rtf",
+        "ppt",
+        "pptx",
+        "xls",
+        "xlsx",
+        "csv",
+        "tsv",
+        "odt",
+        "ods",
+        "odp",
+        "epub",
+        "html",
+        "htm",
+        "shtml",
+        "mhtml",
+        "mht",
+        "ofd",
+    ]
 )
 SUPPORTED_SUFFIXES = frozenset({"pdf"}) | IMAGE_SUFFIXES | NATIVE_SUFFIXES
 

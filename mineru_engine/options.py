@@ -74,7 +74,9 @@ class ParseOptions(BaseModel):
     server_url: str | None = Field(default=None, description="OpenAI-compatible VLM server")
     model: str | None = Field(default=None, description="model name at the server, or a local path")
     timeout_s: float | None = Field(default=None, gt=0, description="deadline of the whole document, seconds")
-    page_timeout_s: float | None = Field(default=None, gt=0, description="deadline of one page, seconds; default from settings")
+    page_timeout_s: float | None = Field(
+        default=None, gt=0, description="deadline of one page, seconds; default from settings"
+    )
     window_size: int | None = Field(default=None, ge=1, description="pages per window; default from settings")
     attachments: bool = Field(default=False, description="parse files attached to a PDF as well")
     password: Password | None = Field(default=None, repr=False, exclude=True)

@@ -202,5 +202,3 @@ def _validate(cls: type[Settings], values: Mapping[str, tuple[Any, str]]) -> Set
         name = ".".join(str(part) for part in error["loc"])
         source = values[name][1] if name in values else "settings"
         raise OptionError(f"{source}: {name}: {error['msg']}", code=ErrorCode.SETTING_INVALID) from None
-
-

@@ -32,7 +32,9 @@ _LOOSE = {"text", "code", "paragraph_title", "list", "equation"}
 _PICTURES = {"image", "image_block", "chart"}
 _VISUAL = _PICTURES | {"table"}
 _MARGINAL = {"header", "footer", "page_number", "aside_text"}
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")  # CJK by character
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
+)  # CJK by character
 _TAG = re.compile(r"<[^>]+>")
 _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _TABLE_LONG_SIDE = 1800
@@ -198,7 +200,7 @@ def _put_back(blocks: list[RawBlock], lines: Sequence[TextLine]) -> None:
 
 def _is_below(block: RawBlock, box: Box) -> bool:
     bbox = block.get("bbox")
-    return bool(bbox) and bbox[1] >= box[3] and bbox[0] < box[2] and bbox[2] > box[0]
+    return bbox is not None and bool(bbox[1] >= box[3] and bbox[0] < box[2] and bbox[2] > box[0])
 
 
 def _stack(lines: Sequence[TextLine]) -> list[list[TextLine]]:

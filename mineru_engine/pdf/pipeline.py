@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from mineru_engine.pdf.spec import SourceSpec
     from mineru_engine.workers.pool import WorkerPool
 
-__all__ = ("PageLimits", "PageReading", "PageReader", "plan_windows")
+__all__ = ("PageLimits", "PageReader", "PageReading", "plan_windows")
 
 _TASKS = "mineru_engine.pdf.tasks"
 _WINDOW_ALLOWANCE_S = 1.0  # of a window's deadline, for each page after the first
 _OCR_ALLOWANCE = 3.0  # a page of OCR may take this many page deadlines
+_POOR_SHARE = 0.3  # of the text layer's characters
 _POOR_SCORE = 0.6  # OCR below this mean confidence is no better than a doubtful text layer
 
 
@@ -104,7 +105,8 @@ class PageReader:
     async def read(self, pages: Sequence[int]) -> list[PageReading]:
         """Read the pages; the result is in page order whatever finished first.
 
-        Never raises for a page; what ``on_page`` raises comes out. Cancelling stops the tasks in flight and returns after they have ended.
+        Never raises for a page; what ``on_page`` raises comes out. Cancelling stops the tasks in flight and
+        returns after they have ended.
         """
         self._first_page = min(pages, default=0)
         readings: list[PageReading] = []
@@ -185,7 +187,7 @@ class PageReader:
             self._note("page_unreadable", item["problem"], index)
             return PageReading(index, PageKind.LOST)
         for how in self._ways(layer, item["chars"]):
-            blocks = await self._try(index, how, layer)
+            blocks = await self._try(item, how)
             if blocks is not None:
                 return PageReading(index, _kind(how, layer), blocks)
         return self._give_up(index, layer)
@@ -202,7 +204,8 @@ class PageReader:
             return ["plain", "ocr"]
         return ["ocr", *plain]
 
-    async def _try(self, index: int, how: str, layer: str) -> list[dict[str, Any]] | None:
+    async def _try(self, item: dict[str, Any], how: str) -> list[dict[str, Any]] | None:
+        index, layer = item["index"], item["layer"]
         allowance = 1.0 if how == "plain" else _OCR_ALLOWANCE
         args = {"source": self._source, "page": index, "how": how, "threads": self._limits.threads}
         args["first"] = index == self._first_page
@@ -220,7 +223,8 @@ class PageReader:
             self._explain_plain(index, layer)
         else:
             self.used_models = True
-            if layer == "garbled" and result["score"] < _POOR_SCORE and self._ocr_mode is OcrMode.AUTO:
+            doubtful = layer == "garbled" and self._ocr_mode is OcrMode.AUTO
+            if doubtful and (result["score"] < _POOR_SCORE or result["chars"] < _POOR_SHARE * item["chars"]):
                 self._note("ocr_poor", "OCR of the page is not trustworthy; its text layer is used instead", index)
                 return None
         return blocks

@@ -110,7 +110,12 @@ def _properties(source: PdfSource) -> dict[str, Any]:
     with pdfium_guard():
         meta = source.pdf.get_metadata_dict(skip_empty=True)
     properties: dict[str, Any] = {"page_count": source.page_count, "page_count_kind": "physical"}
-    names = {"Title": "title", "Subject": "subject", "Creator": "creator_application", "Producer": "producer_application"}
+    names = {
+        "Title": "title",
+        "Subject": "subject",
+        "Creator": "creator_application",
+        "Producer": "producer_application",
+    }
     properties.update({names[key]: value for key, value in meta.items() if key in names and value.strip()})
     if meta.get("Author", "").strip():
         properties["authors"] = [meta["Author"]]
@@ -195,18 +200,20 @@ def read_page(source: dict[str, Any], page: int, how: str, threads: int, first: 
     :param how: ``ocr`` (layout model and OCR), ``layer`` (layout model, text of the file's OCR layer) or
         ``plain`` (text layer in simple reading order, no model).
     :param first: the page may carry the document's title.
-    :return: ``blocks``, and ``score``, the mean confidence of the recognised lines (1.0 for text layers).
+    :return: ``blocks``; ``score``, the mean confidence of what was recognised (1.0 for text layers); ``chars``.
     """
     document = open_source(SourceSpec(**source))
     size = document.page_size(page)
     if how == "plain":
-        return {"blocks": _assemble_plain(size, layer_lines(cast(PdfSource, document), page), first), "score": 1.0}
+        found = layer_lines(cast(PdfSource, document), page)
+        blocks = _assemble_plain(size, found, first)
+        return {"blocks": blocks, "score": 1.0, "chars": sum(len(line.text) for line in found)}
     from mineru_engine.pdf.scan import read_scan_page
 
     lines = layer_lines(cast(PdfSource, document), page) if how == "layer" else None
     pixels = document.render(page, _scan_long_side(size))
     result = read_scan_page(pixels, lines, threads=threads, first_page=first)
-    return {"blocks": result.blocks, "score": getattr(result, "score", 1.0)}
+    return {"blocks": result.blocks, "score": result.score, "chars": result.chars}
 
 
 def _scan_long_side(size: tuple[float, float]) -> int:
@@ -260,10 +267,7 @@ def draw_layout(source: dict[str, Any], middle: dict[str, Any], target: str) -> 
     from docvortex.visualization import render_layout_pdf
 
     document = open_source(SourceSpec(**source))
-    if isinstance(document, PdfSource):
-        data = document.data
-    else:
-        data = _images_as_pdf(cast(ImageSource, document))
+    data = document.data if isinstance(document, PdfSource) else _images_as_pdf(cast(ImageSource, document))
     Path(target).write_bytes(render_layout_pdf(data, MiddleJson.from_dict(middle).pages))
 
 

@@ -174,5 +174,5 @@ def _covered(item: pdfium.PdfObject, width: float, height: float) -> float:
         left, bottom, right, top = item.get_bounds()
     except pdfium.PdfiumError:
         return 0.0
-    area = max(0.0, min(right, width) - max(left, 0.0)) * max(0.0, min(top, height) - max(bottom, 0.0))
+    area: float = max(0.0, min(right, width) - max(left, 0.0)) * max(0.0, min(top, height) - max(bottom, 0.0))
     return min(1.0, area / max(1.0, width * height))

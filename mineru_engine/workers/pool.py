@@ -97,12 +97,12 @@ class WorkerPool:
         if self._closed:
             raise RuntimeStateError("the worker pool is closed", code=ErrorCode.RUNTIME_CLOSED)
         self._idle = [worker for worker in self._idle if worker.alive]
-        holding = [worker for worker in self._idle if document in worker.documents]
-        worker = (holding or self._idle or [None])[-1]
-        if worker is None:
-            worker = await WorkerProcess.start(self._settings.memory_mb)
-        else:
+        idle = [worker for worker in self._idle if document in worker.documents] or self._idle
+        if idle:
+            worker = idle[-1]
             self._idle.remove(worker)
+        else:
+            worker = await WorkerProcess.start(self._settings.memory_mb)
         self._busy.add(worker)
         return worker
 
@@ -149,9 +149,7 @@ class WorkerPool:
             self._restarts += 1
             await worker.kill()
         elif (
-            self._closed
-            or worker.tasks_done >= self._settings.max_tasks
-            or worker.rss_mb() > self._settings.recycle_mb
+            self._closed or worker.tasks_done >= self._settings.max_tasks or worker.rss_mb() > self._settings.recycle_mb
         ):
             await worker.aclose()
         else:

@@ -339,39 +339,6 @@ def test_a_reply_that_is_too_large_neither_hangs_nor_leaks(monkeypatch: pytest.M
     asyncio.run(body())
 
 
-@needs_proc
-def test_a_cancel_while_a_large_reply_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mineru_engine.workers import protocol
-
-    arriving = asyncio.Event()
-
-    async def read_slowly(reader: asyncio.StreamReader) -> bytes:
-        (length,) = protocol._LENGTH.unpack(await reader.readexactly(8))
-        body = await reader.readexactly(1 << 20)
-        arriving.set()
-        await proceed.wait()
-        return body + await reader.readexactly(length - len(body))
-
-    proceed = asyncio.Event()
-
-    async def body() -> None:
-        pool = WorkerPool(WorkerSettings(processes=1))
-        first = await pool.run("worker_tasks:pid", {}, deadline_s=20)
-        with monkeypatch.context() as patch:
-            patch.setattr("mineru_engine.workers.process.read_frame", read_slowly)
-            task = asyncio.create_task(pool.run("worker_tasks:big", {"mib": 16}, deadline_s=20))
-            await arriving.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                async with asyncio.timeout(20):
-                    await task
-        assert not psutil.pid_exists(first)
-        assert await pool.run("worker_tasks:echo", {"value": 1}, deadline_s=20) == 1
-        await pool.aclose()
-
-    asyncio.run(body())
-
-
 def test_a_deadline_ends_the_document_and_leaves_nothing(demo: Path, pdf: Path, temp_dir: Path) -> None:
     with pytest.raises(DeadlineError) as caught:
         parse(demo / "report.pdf", tier="flash", timeout_s=0.4)

@@ -29,6 +29,12 @@ async def pool(**settings: int) -> AsyncIterator[WorkerPool]:
         assert made.statistics().alive == 0
 
 
+async def busy(workers: WorkerPool) -> None:
+    """Wait until a task runs."""
+    while workers.statistics().busy == 0:  # noqa: ASYNC110 - a state of another process, no event to wait for
+        await asyncio.sleep(0.01)
+
+
 def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())
 
@@ -118,8 +124,7 @@ def test_cancel_kills_the_work_and_returns_after_it_ended(tmp_path: Path) -> Non
             first = await workers.run(f"{TASKS}:pid", {}, deadline_s=20)
             args = {"seconds": 3, "mark": str(mark)}
             task = asyncio.create_task(workers.run(f"{TASKS}:sleep", args, deadline_s=20))
-            while workers.statistics().busy == 0:
-                await asyncio.sleep(0.01)
+            await busy(workers)
             await asyncio.sleep(0.1)
             started = time.monotonic()
             task.cancel()
@@ -139,11 +144,8 @@ def test_cancelled_waiters_leave_the_queue() -> None:
     async def body() -> None:
         async with pool() as workers:
             running = asyncio.create_task(workers.run(f"{TASKS}:sleep", {"seconds": 1}, deadline_s=20))
-            while workers.statistics().busy == 0:
-                await asyncio.sleep(0.01)
-            queued = [
-                asyncio.create_task(workers.run(f"{TASKS}:echo", {"value": 1}, deadline_s=20)) for _ in range(5)
-            ]
+            await busy(workers)
+            queued = [asyncio.create_task(workers.run(f"{TASKS}:echo", {"value": 1}, deadline_s=20)) for _ in range(5)]
             await asyncio.sleep(0.05)
             assert workers.statistics().waiting == 5
             for task in queued:
