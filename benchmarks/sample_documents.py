@@ -123,7 +123,8 @@ def parse_one(path: Path, row: dict[str, str], tier: str) -> dict[str, Any]:
 
 def table(records: list[dict[str, Any]]) -> str:
     """The records as a Markdown table."""
-    columns = "document,ours,pages,text,recall,s,MiB,notes,peer,peer text,peer recall,peer s,peer MiB".split(",")
+    columns = ["document", "ours", "pages", "text", "recall", "s", "MiB", "notes"]
+    columns += ["peer", "peer text", "peer recall", "peer s", "peer MiB"]
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for item in records:
         notes = sorted({entry["code"] for entry in item.get("diagnostics", [])})

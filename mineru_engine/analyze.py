@@ -274,7 +274,7 @@ class _DocumentReader:
         pages = parse_pages(self._options.pages, facts["page_count"])
         self._total = len(pages)
         self._report()
-        reader = self._page_reader(facts, password)
+        reader = self._page_reader(facts, password, len(pages))
         readings = await reader.read(pages)
         self._diagnostics += reader.diagnostics
         self._check_something_read(readings)
@@ -289,12 +289,12 @@ class _DocumentReader:
         analysis.password = password
         return analysis
 
-    def _page_reader(self, facts: dict[str, Any], password: str | None) -> PageReader:
+    def _page_reader(self, facts: dict[str, Any], password: str | None, pages: int) -> PageReader:
         processing, options = self._settings.processing, self._options
         limits = PageLimits(
             window_size=options.window_size or processing.window_size,
             page_timeout_s=options.page_timeout_s or processing.page_timeout,
-            threads=max(1, usable_cores() // self._pool.size),
+            threads=max(1, usable_cores() // min(self._pool.size, pages)),
         )
         return PageReader(
             self._pool,
