@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, UnsupportedFormatError
 
-__all__ = ("IMAGE_SUFFIXES", "NATIVE_SUFFIXES", "SUPPORTED_SUFFIXES", "Detected", "detect")
+__all__ = ("IMAGE_SUFFIXES", "NATIVE_SUFFIXES", "READER_ERRORS", "SUPPORTED_SUFFIXES", "Detected", "detect")
+
+READER_ERRORS: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+)
+"""What third-party readers raise on a file that is damaged or hostile, whatever they document."""
 
 IMAGE_SUFFIXES = frozenset(["png", "jpg", "jpeg", "jp2", "tif", "tiff", "webp", "bmp", "gif", "heic", "heif", "avif"])
 NATIVE_SUFFIXES = frozenset(
@@ -97,4 +118,8 @@ def detect(path: Path, name: str) -> Detected:
 def _guess(path: Path, name: str) -> str:
     from docvortex.document.detection import guess_suffix_by_bytes
 
-    return str(guess_suffix_by_bytes(path.read_bytes(), name))
+    data = path.read_bytes()
+    try:
+        return str(guess_suffix_by_bytes(data, name))
+    except READER_ERRORS:
+        return "unknown"

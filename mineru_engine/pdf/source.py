@@ -19,6 +19,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 from docvortex.document.pdf.pdfium import pdfium_guard
 
+from mineru_engine.detect import READER_ERRORS
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, MineruError, PasswordError
 from mineru_engine.pdf.spec import SourceSpec
 
@@ -167,14 +168,14 @@ class ImageSource(PageSource):
 
     def __init__(self, path: Path) -> None:
         _register_heif()
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
         try:
             self.image: Image.Image = Image.open(path)
             self.page_count = int(getattr(self.image, "n_frames", 1))
         except Image.DecompressionBombError as exc:
             raise DamagedDocumentError("the image is too large to decode", code=ErrorCode.FILE_TOO_LARGE) from exc
-        except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as exc:
+        except READER_ERRORS as exc:
             raise DamagedDocumentError("the image cannot be decoded") from exc
 
     def page_size(self, index: int) -> tuple[float, float]:
@@ -184,7 +185,7 @@ class ImageSource(PageSource):
 
     def _frame(self, index: int) -> Image:
         """One frame, turned as its EXIF orientation says; sizes are checked before pixels are decoded."""
-        from PIL import ImageOps
+        from PIL import Image, ImageOps
 
         try:
             self.image.seek(index)
@@ -192,7 +193,9 @@ class ImageSource(PageSource):
             if frame.size[0] * frame.size[1] > MAX_PIXELS * 4:
                 raise DamagedDocumentError("the image is too large to decode", page=index)
             return ImageOps.exif_transpose(frame) or frame
-        except (OSError, ValueError, SyntaxError, EOFError) as exc:
+        except Image.DecompressionBombError as exc:
+            raise DamagedDocumentError("the image is too large to decode", page=index) from exc
+        except READER_ERRORS as exc:
             raise DamagedDocumentError("the image page cannot be decoded", page=index) from exc
 
     def render(self, index: int, long_side: int) -> Pixels:
@@ -203,7 +206,7 @@ class ImageSource(PageSource):
         frame = self._frame(index)
         try:
             rgb = _flattened(frame)
-        except (OSError, ValueError, SyntaxError, EOFError) as exc:
+        except READER_ERRORS as exc:
             raise DamagedDocumentError("the image page cannot be decoded", page=index) from exc
         ratio = long_side / max(rgb.size)
         if ratio < 1:
@@ -276,7 +279,7 @@ def rewritten_by_pypdf(data: bytes) -> bytes | None:
         out = io.BytesIO()
         writer.write(out)
         return out.getvalue()
-    except (PyPdfError, RecursionError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (PyPdfError, *READER_ERRORS):
         return None
 
 
@@ -288,7 +291,7 @@ def _unreadable(data: bytes) -> DamagedDocumentError:
     try:
         if b"%%EOF" in data and not PdfReader(io.BytesIO(data), strict=False).pages:
             return DamagedDocumentError("the PDF has no pages", code=ErrorCode.PDF_NO_PAGES)
-    except (PyPdfError, RecursionError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (PyPdfError, *READER_ERRORS):
         pass
     return DamagedDocumentError("the PDF is damaged and could not be repaired")
 
@@ -304,7 +307,7 @@ def has_foreign_security_handler(data: bytes) -> bool:
         trailer = PdfReader(io.BytesIO(data), strict=False).trailer
         entry: Any = trailer.get("/Encrypt")
         return entry is not None and entry.get_object().get("/Filter") != "/Standard"
-    except (PyPdfError, NotImplementedError, RecursionError, OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (PyPdfError, *READER_ERRORS):
         return True
 
 

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from mineru_engine.detect import READER_ERRORS, detect
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError, PasswordError
 from mineru_engine.pdf.mend import mend_page
 from mineru_engine.pdf.native import analyze_native, layer_lines
@@ -38,8 +39,6 @@ def open_document(path: str, key: str, name: str, password: str | None) -> dict[
         ``page_count``; for PDFs ``copy_forbidden``, ``repaired``, ``attachments``, ``properties``.
     :raises MineruError: if the file cannot be used.
     """
-    from mineru_engine.detect import detect
-
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -249,7 +248,7 @@ def analyze_file(path: str, suffix: str, local: bool) -> dict[str, Any]:
         raise OptionError(exc.message) from exc
     except DocumentError as exc:
         raise DamagedDocumentError(exc.message) from exc
-    except (ValueError, KeyError, OSError, RuntimeError, TypeError, AttributeError, IndexError, SyntaxError) as exc:
+    except READER_ERRORS as exc:
         raise DamagedDocumentError(f"the {suffix} file is damaged ({type(exc).__name__})") from exc
     model = analysis.model_json
     document = model.metadata.document

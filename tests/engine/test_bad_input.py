@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import random
@@ -52,6 +53,7 @@ def clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     del good
     state = get_runtime(Settings.load()).statistics()
     assert (state.busy, state.waiting) == (0, 0)
+    gc.collect()
     assert list(directory.iterdir()) == []
     assert capfd.readouterr() == ("", "")
 
@@ -185,7 +187,7 @@ def test_a_file_that_vanishes_before_a_worker_opens_it(tmp_path: Path, monkeypat
 # Damaged PDFs
 
 
-@pytest.mark.parametrize("share", [0.02, 0.2, 0.5, 0.8, 0.97, 0.985, 0.99, 0.999])
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.5, 0.8, 0.97, 0.985, 0.99])
 def test_a_truncated_pdf_gives_what_is_there(tmp_path: Path, demo: Path, share: float) -> None:
     data = (demo / "contract.pdf").read_bytes()
     outcome = attempt(write(tmp_path / "cut.pdf", data[: int(len(data) * share)]))
@@ -264,21 +266,24 @@ def form(content: bytes, number: int) -> bytes:
     return stream(content, b"/Type/XObject/Subtype/Form/BBox[0 0 600 800]" + resources)
 
 
-def laughs() -> bytes:
-    """Forms that draw forms that draw forms: a thousand million operations."""
-    more = [form(b"/N Do " * 10, 6 + level) for level in range(9)] + [form(b"0 0 1 1 re f", 14)]
-    resources = FONT[:-2] + b"/XObject<</N 5 0 R>>>>"
-    return one_page_pdf(b"/N Do " + CONTENT, resources=resources, more=more)
+def laughs(*, before: bytes = b"", after: bytes = b"") -> bytes:
+    """A page of forms that draw forms that draw forms, a thousand million operations; ordinary pages around it."""
+    resources = FONT[:-2] + b"/XObject<</N 6 0 R>>>>"
+    contents = [before, b"/N Do " + CONTENT, after]
+    forms = [form(b"/N Do " * 10, 7 + level) for level in range(9)] + [form(b"0 0 1 1 re f", 99)]
+    kids = []
+    objects = [b"<</Type/Catalog/Pages 2 0 R>>", b"", *(stream(content) for content in contents), *forms]
+    for number, content in enumerate(contents):
+        if content:
+            page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Resources%s/Contents %d 0 R>>"
+            objects.append(page % (resources, 3 + number))
+            kids.append(b"%d 0 R" % len(objects))
+    objects[1] = b"<</Type/Pages/Kids[%s]/Count %d>>" % (b" ".join(kids), len(kids))
+    return raw_pdf(objects)
 
 
 def test_a_page_that_takes_for_ever_costs_its_deadline_only(tmp_path: Path) -> None:
-    from pypdf import PdfReader, PdfWriter
-
-    writer = PdfWriter()
-    for data in (page_of(), laughs(), page_of()):
-        writer.append(PdfReader(io.BytesIO(data)))
-    path = tmp_path / "slow.pdf"
-    writer.write(path)
+    path = write(tmp_path / "slow.pdf", laughs(before=CONTENT, after=CONTENT))
     started = time.monotonic()
     outcome = attempt(path, page_timeout_s=1.5)
     assert time.monotonic() - started < 30
@@ -336,10 +341,10 @@ def members(data: bytes) -> dict[str, bytes | str]:
 
 def test_a_zip_bomb_that_is_a_docx(tmp_path: Path) -> None:
     files = members(make.docx([SHIPS]))
-    picture = attempt(write(tmp_path / "picture.docx", zeros(files, "word/media/image1.png", 300)), timeout_s=30)
+    picture = attempt(write(tmp_path / "picture.docx", zeros(files, "word/media/image1.png", 150)), timeout_s=30)
     assert isinstance(picture, MineruError) or SHIPS in picture.markdown()
     del files["word/document.xml"]
-    attempt(write(tmp_path / "body.docx", zeros(files, "word/document.xml", 300)), timeout_s=30)
+    attempt(write(tmp_path / "body.docx", zeros(files, "word/document.xml", 150)), timeout_s=6)
 
 
 ENTITIES = (

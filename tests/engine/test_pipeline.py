@@ -152,7 +152,7 @@ def text(content: str, **more: Any) -> dict[str, Any]:
 
 
 def read_as(content: str, score: float = 0.99) -> dict[str, Any]:
-    return {"blocks": [text(content)], "score": score}
+    return {"blocks": [text(content)], "score": score, "chars": 1000}
 
 
 def reader(
