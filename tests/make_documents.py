@@ -145,7 +145,7 @@ def docx(paragraphs: Sequence[str], title: str = "A title") -> bytes:
 
 
 def xlsx() -> bytes:
-    from openpyxl import Workbook
+    from openpyxl import Workbook  # type: ignore[import-untyped]
 
     book = Workbook()
     sheet = book.active

@@ -258,6 +258,12 @@ def with_new_trailer(data: bytes) -> bytes | None:
     return data + b"\nendobj\ntrailer\n<</Root " + root + b">>\nstartxref\n0\n%%EOF\n"
 
 
+def _pypdf_errors() -> tuple[type[Exception], ...]:
+    from pypdf.errors import PyPdfError
+
+    return (PyPdfError, *READER_ERRORS)
+
+
 def with_new_end(data: bytes) -> bytes | None:
     """The same, with what follows the last whole object left out: a trailer that was cut in two hides a new one."""
     end = data.rfind(b"endobj")
@@ -267,7 +273,6 @@ def with_new_end(data: bytes) -> bytes | None:
 def rewritten_by_pypdf(data: bytes) -> bytes | None:
     """The PDF rewritten by pypdf's tolerant reader, or ``None`` if that finds no page either."""
     from pypdf import PdfReader, PdfWriter
-    from pypdf.errors import PyPdfError
 
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
@@ -279,19 +284,18 @@ def rewritten_by_pypdf(data: bytes) -> bytes | None:
         out = io.BytesIO()
         writer.write(out)
         return out.getvalue()
-    except (PyPdfError, *READER_ERRORS):
+    except _pypdf_errors():
         return None
 
 
 def _unreadable(data: bytes) -> DamagedDocumentError:
     """Why PDFium does not open the file: a PDF in order that has no page, or a damaged one."""
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
 
     try:
         if b"%%EOF" in data and not PdfReader(io.BytesIO(data), strict=False).pages:
             return DamagedDocumentError("the PDF has no pages", code=ErrorCode.PDF_NO_PAGES)
-    except (PyPdfError, *READER_ERRORS):
+    except _pypdf_errors():
         pass
     return DamagedDocumentError("the PDF is damaged and could not be repaired")
 
@@ -301,13 +305,12 @@ def has_foreign_security_handler(data: bytes) -> bool:
     if b"/Encrypt" not in data:
         return False
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
 
     try:
         trailer = PdfReader(io.BytesIO(data), strict=False).trailer
         entry: Any = trailer.get("/Encrypt")
         return entry is not None and entry.get_object().get("/Filter") != "/Standard"
-    except (PyPdfError, *READER_ERRORS):
+    except _pypdf_errors():
         return True
 
 

@@ -61,7 +61,8 @@ def clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 def attempt(path: Path, **options: Any) -> ParseResult | MineruError:
     """A result, or an error that says what is wrong."""
     try:
-        result = parse(path, **{"tier": "flash", "page_timeout_s": 5.0} | options)
+        given: dict[str, Any] = {"tier": "flash", "page_timeout_s": 5.0, **options}
+        result = parse(path, **given)
     except MineruError as exc:
         assert exc.code is not ErrorCode.INTERNAL, exc
         assert exc.message and exc.document == path.name

@@ -151,8 +151,8 @@ def text(content: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "content": [{"type": "text", "content": content}], **more}
 
 
-def read_as(content: str, score: float = 0.99) -> dict[str, Any]:
-    return {"blocks": [text(content)], "score": score, "chars": 1000}
+def read_as(content: str, score: float = 0.99, chars: int = 1000) -> dict[str, Any]:
+    return {"blocks": [text(content)], "score": score, "chars": chars}
 
 
 def reader(
@@ -295,10 +295,11 @@ def test_what_a_layer_is_read_with(
     assert notes(made) == ([("ocr_required", 0)] if kind is PageKind.LOST else [])
 
 
-def test_poor_ocr_of_a_garbled_page_gives_way_to_its_text() -> None:
+@pytest.mark.parametrize("poor", [read_as("~~", score=0.3), read_as("x", chars=1)], ids=["unsure", "little"])
+def test_poor_ocr_of_a_garbled_page_gives_way_to_its_text(poor: dict[str, Any]) -> None:
     pool = FakePool()
     pool.layers[0] = "garbled"
-    pool.ways = {(0, "ocr"): read_as("~~", score=0.3), (0, "plain"): read_as("doubtful")}
+    pool.ways = {(0, "ocr"): poor, (0, "plain"): read_as("doubtful")}
     made = reader(pool)
     (reading,) = read(made, [0])
     assert (reading.kind, words(reading)) == (PageKind.PLAIN, "doubtful")
@@ -549,7 +550,7 @@ def uri(data: bytes, kind: str = "png") -> str:
 
 def test_pictures_go_to_disk_once_and_come_back() -> None:
     spool = ImageSpool()
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "image", "image_base64": uri(b"one", "jpeg")},
         {"type": "table", "content": [{"type": "cell", "image_base64": uri(b"one", "jpeg")}, "text"]},
         {"type": "image", "image_base64": uri(b"<svg/>", "svg+xml")},
@@ -557,11 +558,11 @@ def test_pictures_go_to_disk_once_and_come_back() -> None:
     ]
     spool.take(blocks)
     assert len(spool) == 2 and len(set(spool)) == 2
-    path = cast(str, blocks[0]["image_path"])
+    path = blocks[0]["image_path"]
     assert path.startswith("images/") and path.endswith(".jpg") and "image_base64" not in blocks[0]
-    assert cast(Any, blocks[1])["content"][0]["image_path"] == path
+    assert blocks[1]["content"][0]["image_path"] == path
     assert spool[path] == b"one" and spool.data_uri(path) == uri(b"one", "jpeg")
-    assert cast(str, blocks[2]["image_path"]).endswith(".svg")
+    assert blocks[2]["image_path"].endswith(".svg")
     assert "image_path" not in blocks[3]
     with pytest.raises(KeyError):
         spool["images/none.png"]

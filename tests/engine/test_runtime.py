@@ -352,9 +352,11 @@ def test_cancelling_one_document_does_not_touch_another(demo: Path, pdf: Path) -
     async def body() -> None:
         started = asyncio.Event()
         loop = asyncio.get_running_loop()
-        doomed = asyncio.create_task(
-            parse_async(demo / "report.pdf", tier="flash", on_progress=lambda _: loop.call_soon_threadsafe(started.set))
-        )
+
+        def tell(progress: Progress) -> None:
+            loop.call_soon_threadsafe(started.set)
+
+        doomed = asyncio.create_task(parse_async(demo / "report.pdf", tier="flash", on_progress=tell))
         await started.wait()
         others = [asyncio.create_task(parse_async(pdf, tier="flash")) for _ in range(4)]
         doomed.cancel()

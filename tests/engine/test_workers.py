@@ -12,11 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mineru_engine import shutdown_cached_models
 from mineru_engine.errors import MineruError, RuntimeStateError, WorkerCrashedError, WorkerDeadlineError
 from mineru_engine.settings import WorkerSettings
 from mineru_engine.workers.pool import WorkerPool
 
 TASKS = "worker_tasks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_other_workers() -> None:
+    """Children that are left are then this module's."""
+    shutdown_cached_models()
 
 
 @asynccontextmanager
