@@ -91,7 +91,7 @@ class Engine:
             step_s = self._decode_s() + prefill_ms / 1000
             clock += step_s
             behind = loop.time() - clock
-            if behind > step_s:
+            if behind > step_s > 0:
                 self.counters.late_s += behind
                 clock = loop.time()
             await asyncio.sleep(max(0.0, -behind))

@@ -13,13 +13,13 @@ from typing import Self
 
 from PIL import Image
 
-SIDE = 16
+SIDE = 32
 _HEAD_CHARS = 1024  # multiple of 4; a JPEG may need more
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A grey thumbnail of 16 × 16 and the aspect ratio: the same page from another renderer stays close."""
+    """A grey thumbnail of 32 × 32 and the aspect ratio: the same page from another renderer stays close."""
 
     aspect: float
     grey: bytes

@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 from benchmarks.simulator.images import Fingerprint
 from benchmarks.simulator.layout import DEFAULT_PAGE, layout_text
 
-TOLERANCE = 20.0  # grey levels; other renderers and codecs stay below 3, other pages are mostly above
+TOLERANCE = 4.0  # grey levels; other renderers and codecs stay below 1.5, other pages are mostly above 5
 _SPECIAL = re.compile(r"<\|\w+\|>|<(?:[felux]cel|nl)>")
 
 

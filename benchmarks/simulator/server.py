@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -18,14 +16,15 @@ from benchmarks.simulator.chat import BadChatError, Chat, ChatRequest
 from benchmarks.simulator.config import Fault, FaultRule, SimulatorConfig
 from benchmarks.simulator.engine import Engine, EngineCounters, Sequence
 from benchmarks.simulator.faults import FaultPlan
+from benchmarks.simulator.recorder import Recorder, visit
 from benchmarks.simulator.script import Script
 from benchmarks.simulator.stats import Stats, prometheus_text
 from benchmarks.simulator.wire import Connection, Request
 
 JSON = "application/json"
 _ENGINE_SETTINGS = frozenset(
-    "model step_base_ms step_per_seq_ms tokens_per_step max_seqs prefill_ms_per_mpixel prefill_ms_per_step "
-    "abort_on_disconnect".split()
+    {"model", "step_base_ms", "step_per_seq_ms", "tokens_per_step", "max_seqs", "prefill_ms_per_mpixel"}
+    | {"prefill_ms_per_step", "abort_on_disconnect"}
 )
 _STATUS_OF_FAULT = {
     Fault.TOO_MANY_REQUESTS: HTTPStatus.TOO_MANY_REQUESTS,
@@ -46,7 +45,7 @@ class SimulatorServer:
         self.port = 0
         self._connections: set[Connection] = set()
         self._orphans: set[asyncio.Task[None]] = set()
-        self._reset()
+        self.seen = Recorder()
         self._routes: Mapping[tuple[str, str], Callable[[Request, Connection], Awaitable[None]]] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("GET", "/v1/models"): self._models,
@@ -64,7 +63,7 @@ class SimulatorServer:
         loop = asyncio.get_running_loop()
 
         def connect() -> Connection:
-            self._opened += 1
+            self.seen.connections += 1
             return Connection(self._handle, self._connections)
 
         server = await loop.create_server(connect, self.config.host, self.config.port, backlog=1024)
@@ -86,7 +85,7 @@ class SimulatorServer:
             _error(connection, HTTPStatus.NOT_FOUND, f"nothing at {request.method} {request.path}")
             return
         authorization = request.headers.get("authorization")
-        self._authorized += authorization is not None
+        self.seen.with_authorization += authorization is not None
         if self.config.api_key and request.path.startswith("/v1/") and authorization != f"Bearer {self.config.api_key}":
             _error(connection, HTTPStatus.UNAUTHORIZED, "wrong or missing API key")
             return
@@ -95,35 +94,23 @@ class SimulatorServer:
     # the API
 
     async def _chat(self, request: Request, connection: Connection) -> None:
-        arrived = self._now()
-        self._first = arrived if self._first is None else self._first
-        self._arrivals += 1
-        self._in_flight += 1
-        self._peak_in_flight = max(self._peak_in_flight, self._in_flight)
-        self._body_bytes += len(request.body)
-        entry: dict[str, Any] = {"arrived_s": arrived, "outcome": "cancelled"}
-        try:
-            chat = Chat(ChatRequest.parse(request.body), self.script)
-            entry.update(kind=chat.kind, tokens=chat.tokens)
-            self._kinds[chat.kind] += 1
-            self._mpixels += chat.mpixels
-            self._image_bytes += chat.image_bytes
-            entry["outcome"] = await self._answer(chat, connection)
-        except BadChatError as error:
-            entry["outcome"] = "rejected"
-            _error(connection, HTTPStatus.BAD_REQUEST, str(error))
-        finally:
-            self._in_flight -= 1
-            self._outcomes[entry["outcome"]] += 1
-            self._last = entry["left_s"] = self._now()
-            self._entries.append(entry)
+        recorder = self.seen
+        with visit(recorder, len(request.body)) as here:
+            try:
+                chat = Chat(ChatRequest.parse(request.body), self.script)
+            except BadChatError as error:
+                here.outcome = "rejected"
+                _error(connection, HTTPStatus.BAD_REQUEST, str(error))
+                return
+            recorder.understood(here, chat)
+            here.outcome = await self._answer(chat, connection)
 
     async def _answer(self, chat: Chat, connection: Connection) -> str:
         """Answer a chat as the faults in force want it; returns the outcome."""
         rule = self.faults.choose(chat.kind)
         fault = rule.fault if rule else None
         if rule is not None:
-            self._faults[rule.fault] += 1
+            self.seen.faults[rule.fault] += 1
         if rule is not None and fault in _STATUS_OF_FAULT:
             after = {"retry-after": f"{rule.retry_after_s:g}"} if rule.retry_after_s is not None else {}
             headers = after if fault in (Fault.TOO_MANY_REQUESTS, Fault.UNAVAILABLE) else {}
@@ -211,7 +198,7 @@ class SimulatorServer:
         _json(connection, self.read_stats().to_dict())
 
     async def _log(self, request: Request, connection: Connection) -> None:
-        _json(connection, list(self._entries))
+        _json(connection, list(self.seen.log))
 
     async def _control(self, request: Request, connection: Connection) -> None:
         """``{"reset": true, "faults": [RULE …], "engine": {"step_base_ms": …}, "script": PATH}``, all optional."""
@@ -232,53 +219,34 @@ class SimulatorServer:
         if "faults" in orders:
             self.faults.replace(rules)
         if orders.get("reset"):
-            self._reset()
+            self.seen = Recorder(self.seen.in_flight)
+            self.engine.counters = EngineCounters(peak_running=self.engine.running)
         _json(connection, self.read_stats().to_dict())
-
-    # counting
-
-    def _reset(self) -> None:
-        self.engine.counters = EngineCounters(peak_running=self.engine.running)
-        self._outcomes: Counter[str] = Counter()
-        self._kinds: Counter[str] = Counter()
-        self._faults: Counter[str] = Counter()
-        self._entries: deque[dict[str, Any]] = deque(maxlen=200_000)
-        self._in_flight = getattr(self, "_in_flight", 0)
-        self._peak_in_flight = self._in_flight
-        self._arrivals = self._authorized = self._opened = self._body_bytes = self._image_bytes = 0
-        self._mpixels = 0.0
-        self._first: float | None = None
-        self._last = 0.0
-        self._zero_s = time.perf_counter()
-        self._cpu_zero_s = time.process_time()
-
-    def _now(self) -> float:
-        """Seconds since the last reset."""
-        return time.perf_counter() - self._zero_s
 
     def read_stats(self) -> Stats:
         """All counters and gauges."""
+        seen = self.seen
         return Stats(
             limit_tokens_per_s=self.config.limit_tokens_per_s,
             max_seqs=self.config.max_seqs,
-            arrivals=self._arrivals,
-            ok=self._outcomes["ok"],
-            failed=self._outcomes["failed"],
-            rejected=self._outcomes["rejected"],
-            cancelled=self._outcomes["cancelled"],
-            in_flight=self._in_flight,
-            peak_in_flight=self._peak_in_flight,
+            arrivals=seen.arrivals,
+            ok=seen.outcomes["ok"],
+            failed=seen.outcomes["failed"],
+            rejected=seen.outcomes["rejected"],
+            cancelled=seen.outcomes["cancelled"],
+            in_flight=seen.in_flight,
+            peak_in_flight=seen.peak_in_flight,
             working_after_disconnect=len(self._orphans),
-            with_authorization=self._authorized,
-            by_kind=dict(self._kinds),
-            by_fault=dict(self._faults),
-            mpixels=self._mpixels,
-            image_bytes=self._image_bytes,
-            body_bytes=self._body_bytes,
-            connections=self._opened,
+            with_authorization=seen.with_authorization,
+            by_kind={str(kind): number for kind, number in seen.kinds.items()},
+            by_fault={str(fault): number for fault, number in seen.faults.items()},
+            mpixels=seen.mpixels,
+            image_bytes=seen.image_bytes,
+            body_bytes=seen.body_bytes,
+            connections=seen.connections,
             connections_open=len(self._connections),
-            elapsed_s=self._last - self._first if self._first is not None and self._last > self._first else 0.0,
-            cpu_s=time.process_time() - self._cpu_zero_s,
+            elapsed_s=seen.elapsed_s,
+            cpu_s=seen.cpu_s,
             running=self.engine.running,
             waiting=self.engine.waiting,
             **asdict(self.engine.counters),

@@ -45,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._keep_alive = True
+        self._broken_here = False
         self.transport: asyncio.Transport
 
     # reading
@@ -80,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         self._writable.set()
-        if self._task is not None:
+        if self._task is not None and not self._broken_here:
             self._task.cancel()
 
     def _advance(self) -> None:
@@ -121,6 +122,9 @@ class Connection(asyncio.BufferedProtocol):
     async def _serve(self, request: Request) -> None:
         try:
             await self._handler(request, self)
+        except Exception:  # asyncio reports it; the client shall not wait for ever
+            self._keep_alive = False
+            raise
         finally:
             self._task = None
             if not self._keep_alive:
@@ -167,12 +171,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_early(self) -> None:
         """Close after what was written, though more was announced."""
-        self._keep_alive = False
+        self._keep_alive, self._broken_here = False, True
         self.transport.close()
 
     def reset(self) -> None:
         """Drop the connection at once."""
-        self._keep_alive = False
+        self._keep_alive, self._broken_here = False, True
         self.transport.abort()
 
     def pause_writing(self) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docvortex.analyzers.native import PdfModel
+from docvortex.assets import encode_crop_as_jpeg_data_uri
 from docvortex.document.pdf import PDFDocument, get_lines_from_chars
 from docvortex.document.pdf.constants import MODEL_JSON_VISUAL_BLOCK_TYPES
 from docvortex.document.pdf.pdfium import safe_rewrite_pdf_bytes_with_pdfium_result
-from docvortex.document.pdf.visuals import attach_visual_block_images
+from docvortex.geometry import normalize_quarter_turn_angle
 
 from mineru_engine.pdf.lines import TextLine, area, clip_unit, union
 from mineru_engine.pdf.order import backward_jumps, reading_order
@@ -66,15 +67,17 @@ def _mend_order(blocks: list[RawBlock]) -> None:
 
 
 def _cut_pictures(source: PdfSource, index: int, blocks: list[RawBlock]) -> None:
-    """One page at a time: a page image lives only as long as its crops are being made."""
-    if not any(block.get("type") in MODEL_JSON_VISUAL_BLOCK_TYPES for block in blocks):
+    """Put the picture of every visual block into it, upright, as a JPEG data URI."""
+    visual = [block for block in blocks if block.get("type") in MODEL_JSON_VISUAL_BLOCK_TYPES and block.get("bbox")]
+    if not visual:
         return
-    from PIL import Image
-
-    size = source.page_size(index)
-    pixels = source.render(index, min(_MAX_LONG_SIDE, round(max(size) * _CROP_DPI / 72)))
-    with Image.fromarray(pixels) as image:
-        attach_visual_block_images([blocks], [{"img_pil": image}], index)
+    dpi = min(_CROP_DPI, 72 * _MAX_LONG_SIDE / max(source.page_size(index)))
+    regions = source.render_regions(index, [tuple(block["bbox"]) for block in visual], dpi)
+    for block, pixels in zip(visual, regions, strict=True):
+        height, width = pixels.shape[:2]
+        angle = normalize_quarter_turn_angle(block.get("angle", 0))
+        if payload := encode_crop_as_jpeg_data_uri(pixels, (0, 0, width, height), angle):
+            block["image_base64"] = payload
 
 
 def layer_lines(source: PdfSource, index: int, *, visible_only: bool = False) -> list[TextLine]:

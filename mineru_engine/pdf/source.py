@@ -11,7 +11,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from docvortex.document.pdf.pdfium import pdfium_guard
 
 from mineru_engine.detect import READER_ERRORS
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, MineruError, PasswordError
+from mineru_engine.pdf.lines import Box
 from mineru_engine.pdf.spec import SourceSpec
 
 if TYPE_CHECKING:
@@ -156,6 +157,25 @@ class PdfSource(PageSource):
             finally:
                 bitmap.close()
             return pixels
+
+    def render_regions(self, index: int, boxes: Sequence[Box], dpi: float) -> list[Pixels]:
+        """Parts of the page as RGB pixels; only what lies in each box is drawn.
+
+        :param boxes: unit coordinates of the page.
+        """
+        found = []
+        with self.page(index) as page:
+            width, height = checked_size(page.get_size(), index)
+            for left, top, right, bottom in boxes:
+                points = max(1.0, (right - left) * width * (bottom - top) * height)
+                scale = min(dpi / 72, math.sqrt(MAX_PIXELS / points))
+                crop = (left * width, (1 - bottom) * height, (1 - right) * width, top * height)
+                bitmap = page.render(scale=scale, crop=crop, rev_byteorder=True, prefer_bgrx=False, maybe_alpha=False)
+                try:
+                    found.append(bitmap.to_numpy()[:, :, :3].copy())
+                finally:
+                    bitmap.close()
+        return found
 
     def close(self) -> None:
         """Release the file."""
