@@ -28,7 +28,7 @@ from mineru_engine.errors import (
     WorkerDeadlineError,
 )
 from mineru_engine.options import ParseOptions, Tier
-from mineru_engine.pdf.continuity import join_pages
+from mineru_engine.pdf.continuity import as_plain_text, join_pages, plain_text
 from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading
 from mineru_engine.pdf.spec import SourceSpec
 from mineru_engine.progress import Progress, ProgressCallback
@@ -48,6 +48,7 @@ _TASKS = "mineru_engine.pdf.tasks"
 _OPEN_DEADLINE_S = 60.0
 _FILE_DEADLINE_S = 300.0
 _EXTENSION = "mineru"
+_PROTOCOL_ERRORS = (ValueError, TypeError, KeyError, AttributeError, IndexError)  # pydantic's are ValueErrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +336,13 @@ class _DocumentReader:
         if not any(pages):
             self._note("empty_document", "the document holds nothing to read")
         suffix = facts["suffix"] if facts["kind"] == "native" else "pdf"
-        extensions = {**extensions, _EXTENSION: self._extension(kinds, engine)}
         build = _Protocol(suffix, pages, index_map, extensions, properties)
         middle, model = await asyncio.to_thread(build)
+        for place in build.simplified:
+            page = index_map[place] if index_map else place
+            self._note("page_simplified", "the page's blocks were inconsistent; its text is kept as it stands", page)
+        ours = self._extension(kinds, engine)
+        middle.extensions[_EXTENSION], model.extensions[_EXTENSION] = ours, ours
         return Analysis(middle, model, self._images, facts, self._tier, engine, kinds, self._diagnostics, None)
 
     def _extension(self, kinds: dict[int, PageKind], engine: str) -> dict[str, Any]:
@@ -353,20 +358,32 @@ class _DocumentReader:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Protocol:
-    """Builds the two protocol objects; called on a thread because large documents take a while."""
+    """Builds the two protocol objects; called on a thread because large documents take a while.
+
+    :ivar simplified: indices into ``pages`` of those whose blocks broke the protocol's rules and were reduced to
+        plain text.
+    """
 
     suffix: str
     pages: list[list[dict[str, Any]]]
     index_map: list[int]
     extensions: dict[str, Any]
     properties: dict[str, Any] | None
+    simplified: list[int] = field(default_factory=list)
 
     def __call__(self) -> tuple[MiddleJson, ModelJson]:
         from mineru_engine.quiet import quiet_docvortex
 
         quiet_docvortex()
+        try:
+            return self._convert(self.pages, self.index_map)
+        except _PROTOCOL_ERRORS:
+            self._simplify_bad_pages()
+            return self._convert(self.pages, self.index_map)
+
+    def _convert(self, pages: list[list[dict[str, Any]]], index_map: list[int]) -> tuple[MiddleJson, ModelJson]:
         from docvortex.postprocess.document import model_json_to_middle_json
         from docvortex.schema import DocumentMetadata, DocumentProperties, ModelJson, Producer
 
@@ -374,10 +391,17 @@ class _Protocol:
         metadata = DocumentMetadata(
             file_suffix=self.suffix, producer=Producer(name="mineru", version=__version__), document=document
         )
-        model = ModelJson(
-            pages=self.pages, page_index_map=self.index_map, metadata=metadata, extensions=self.extensions
-        )
+        model = ModelJson(pages=pages, page_index_map=index_map, metadata=metadata, extensions=self.extensions)
         return model_json_to_middle_json(model), model
+
+    def _simplify_bad_pages(self) -> None:
+        """One page that breaks a rule must not cost the document: find it and keep its text."""
+        for index, blocks in enumerate(self.pages):
+            try:
+                self._convert([blocks], [])
+            except _PROTOCOL_ERRORS:
+                self.pages[index] = [as_plain_text(block) for block in blocks if plain_text(block).strip()]
+                self.simplified.append(index)
 
 
 def _layout_extension(readings: list[PageReading]) -> dict[str, Any]:

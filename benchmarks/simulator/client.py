@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,7 +33,8 @@ class Simulator:
     """
 
     def __init__(self, config: SimulatorConfig | None = None) -> None:
-        self.config = config or SimulatorConfig()
+        config = config or SimulatorConfig()
+        self.config = replace(config, script=str(Path(config.script).absolute())) if config.script else config
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
         self.port = 0
@@ -111,9 +113,15 @@ class Simulator:
         """``stats()`` without blocking the loop."""
         return await asyncio.to_thread(self.stats)
 
-    async def acontrol(self, *, reset: bool = False, faults: Iterable[FaultRule] | None = None) -> Stats:
+    async def acontrol(
+        self,
+        *,
+        reset: bool = False,
+        faults: Iterable[FaultRule] | None = None,
+        engine: Mapping[str, float | int | str | bool] | None = None,
+    ) -> Stats:
         """``control()`` without blocking the loop."""
-        return await asyncio.to_thread(self.control, reset=reset, faults=faults)
+        return await asyncio.to_thread(self.control, reset=reset, faults=faults, engine=engine)
 
     def _ask(self, method: str, path: str, orders: Mapping[str, Any] | None = None) -> Any:
         connection = http.client.HTTPConnection(self.config.host, self.port, timeout=10)

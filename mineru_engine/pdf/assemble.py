@@ -187,6 +187,9 @@ def _looks_like_heading(paragraph: Paragraph, body: float) -> bool:
     return paragraph.size > _HEADING_SIZE * body and not text.endswith(_STOP) and bool(re.search(r"[^\W\d]{2}", text))
 
 
+_BODY_ROWS = 5
+
+
 def _mark_furniture(items: list[_Item]) -> None:
     """Find page numbers, running heads and footers, also where the layout model saw ordinary text."""
     texts = [item for item in items if item.paragraph is not None]
@@ -194,6 +197,11 @@ def _mark_furniture(items: list[_Item]) -> None:
         if item.paragraph is not None and is_page_number(item.paragraph):
             item.type = "page_number"
     marks = [item for item in texts if item.type in {"page_number", "header", "footer"}]
+    if sum(len(item.paragraph.rows) for item in texts if item.paragraph and not _is_number(item)) < _BODY_ROWS:
+        # On a page of a few lines none of them is merely a running one, whatever the layout model says.
+        for item in marks:
+            item.type = item.type if _is_number(item) else "text"
+        return
     for item in texts:
         if item.paragraph is None or item.type not in {"text", "paragraph_title", "page_footnote"}:
             continue

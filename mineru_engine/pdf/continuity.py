@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ("join_pages", "plain_text")
+__all__ = ("as_plain_text", "join_pages", "plain_text")
 
 RawBlock = dict[str, Any]
 
@@ -49,6 +49,15 @@ def plain_text(block: RawBlock) -> str:
         inner = span.get("content") if isinstance(span, dict) else None
         parts.append(inner if isinstance(inner, str) else plain_text({"content": inner}))
     return "".join(parts)
+
+
+def as_plain_text(block: RawBlock) -> RawBlock:
+    """The block reduced to a paragraph of its text: what is left when its structure cannot be trusted."""
+    text = re.sub(r"<[^>]+>", " ", plain_text(block))
+    reduced: RawBlock = {"type": "text", "content": [{"type": "text", "content": " ".join(text.split())}]}
+    if block.get("bbox"):
+        reduced["bbox"] = block["bbox"]
+    return reduced
 
 
 def _signature(block: RawBlock) -> str:
@@ -91,6 +100,7 @@ def _retype_running_lines(pages: Sequence[list[RawBlock]]) -> None:
             known = [item[2]["type"] for item in twins if item[2]["type"] in _RUNNING]
             if known or len({item[0] for item in twins}) >= enough:
                 block["type"] = _running_type(text, place, known)
+                block.pop("level", None)
 
 
 def _running_type(text: str, place: float, known: list[str]) -> str:

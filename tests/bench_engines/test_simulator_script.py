@@ -50,7 +50,7 @@ def extract(simulator: Simulator, images: list[Image.Image], image_analysis: boo
 )
 def test_size_from_the_header(file_format: str, options: dict[str, object], mode: str) -> None:
     buffer = io.BytesIO()
-    Image.radial_gradient("L").resize((123, 457)).convert(mode).save(buffer, file_format, **options)  # type: ignore[arg-type]
+    Image.radial_gradient("L").resize((123, 457)).convert(mode).save(buffer, file_format, **options)
     assert image_size(buffer.getvalue()) == (123, 457)
     assert RequestImage(data_uri(321, 45, file_format)).size == (321, 45)
 

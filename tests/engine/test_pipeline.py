@@ -600,3 +600,25 @@ def test_hostile_data_uris_stay_inside(tmp_path: Path, monkeypatch: pytest.Monke
         assert isinstance(spool[path], bytes)
     assert all(item.name.startswith("mineru-images-") for item in tmp_path.iterdir())
     spool.close()
+
+
+def test_a_heading_that_becomes_a_running_line_loses_its_level() -> None:
+    def heading(content: str, top: float) -> dict[str, Any]:
+        box = [0.1, top, 0.6, top + 0.02]
+        return {"type": "paragraph_title", "bbox": box, "level": 2, "content": [{"type": "text", "content": content}]}
+
+    pages = [[heading("Annual Report", 0.03), heading("1 Scope", 0.3)] for _ in range(4)]
+    join_pages(pages)
+    assert [page[0]["type"] for page in pages] == ["header"] * 4
+    assert all("level" not in page[0] for page in pages)
+
+
+def test_a_page_that_breaks_the_protocol_keeps_its_text_and_the_document() -> None:
+    from mineru_engine.analyze import _Protocol
+
+    good = {"type": "text", "bbox": [0.1, 0.1, 0.9, 0.2], "content": [{"type": "text", "content": "fine"}]}
+    bad = {"type": "header", "bbox": [0.1, 0.1, 0.9, 0.2], "level": 2, "content": [{"type": "text", "content": "kept"}]}
+    build = _Protocol("pdf", [[good], [bad]], [], {}, None)
+    middle, _ = build()
+    assert build.simplified == [1]
+    assert "kept" in middle.to_json() and "fine" in middle.to_json()
