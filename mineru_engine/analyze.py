@@ -28,15 +28,15 @@ from mineru_engine.errors import (
     WorkerDeadlineError,
 )
 from mineru_engine.options import ParseOptions, Tier
-from mineru_engine.pdf.continuity import as_plain_text, join_pages, plain_text
+from mineru_engine.pdf.continuity import join_pages
 from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading
 from mineru_engine.pdf.spec import SourceSpec
 from mineru_engine.progress import Progress, ProgressCallback
+from mineru_engine.protocol import Protocol, layout_extension, with_inline_images
 from mineru_engine.result import Diagnostic, PageKind
 from mineru_engine.runtime.registry import get_runtime
 from mineru_engine.settings import Settings
 from mineru_engine.spool import ImageSpool
-from mineru_engine.version import __version__
 from mineru_engine.workers.pool import WorkerPool, usable_cores
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ _TASKS = "mineru_engine.pdf.tasks"
 _OPEN_DEADLINE_S = 60.0
 _FILE_DEADLINE_S = 300.0
 _EXTENSION = "mineru"
-_PROTOCOL_ERRORS = (ValueError, TypeError, KeyError, AttributeError, IndexError)  # pydantic's are ValueErrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ async def _analyze_bytes(
         source = SourceFile(path, name, local=False)
         analysis = await analyze_source(pool, source, options, settings, on_progress)
         try:
-            return _with_inline_images(analysis)
+            return with_inline_images(analysis.middle_json, analysis.model_json, analysis.images)
         finally:
             analysis.images.close()
 
@@ -284,7 +283,7 @@ class _DocumentReader:
         index_map = [] if len(pages) == facts["page_count"] else pages
         kinds = {reading.index: reading.kind for reading in readings}
         engine = "onnx" if reader.used_models else "native"
-        extensions = {"docvortex_layout": _layout_extension(readings)}
+        extensions = {"docvortex_layout": layout_extension(readings)}
         properties = facts.get("properties")
         analysis = await self._assemble(facts, blocks, index_map, kinds, extensions, properties, engine)
         analysis.password = password
@@ -336,7 +335,7 @@ class _DocumentReader:
         if not any(pages):
             self._note("empty_document", "the document holds nothing to read")
         suffix = facts["suffix"] if facts["kind"] == "native" else "pdf"
-        build = _Protocol(suffix, pages, index_map, extensions, properties)
+        build = Protocol(suffix, pages, index_map, extensions, properties)
         middle, model = await asyncio.to_thread(build)
         for place in build.simplified:
             page = index_map[place] if index_map else place
@@ -356,82 +355,3 @@ class _DocumentReader:
             "page_kinds": {str(index): str(kind) for index, kind in sorted(kinds.items())},
             "diagnostics": [item.to_dict() for item in self._diagnostics],
         }
-
-
-@dataclass(slots=True)
-class _Protocol:
-    """Builds the two protocol objects; called on a thread because large documents take a while.
-
-    :ivar simplified: indices into ``pages`` of those whose blocks broke the protocol's rules and were reduced to
-        plain text.
-    """
-
-    suffix: str
-    pages: list[list[dict[str, Any]]]
-    index_map: list[int]
-    extensions: dict[str, Any]
-    properties: dict[str, Any] | None
-    simplified: list[int] = field(default_factory=list)
-
-    def __call__(self) -> tuple[MiddleJson, ModelJson]:
-        from mineru_engine.quiet import quiet_docvortex
-
-        quiet_docvortex()
-        try:
-            return self._convert(self.pages, self.index_map)
-        except _PROTOCOL_ERRORS:
-            self._simplify_bad_pages()
-            return self._convert(self.pages, self.index_map)
-
-    def _convert(self, pages: list[list[dict[str, Any]]], index_map: list[int]) -> tuple[MiddleJson, ModelJson]:
-        from docvortex.postprocess.document import model_json_to_middle_json
-        from docvortex.schema import DocumentMetadata, DocumentProperties, ModelJson, Producer
-
-        document = DocumentProperties(**self.properties) if self.properties else None
-        metadata = DocumentMetadata(
-            file_suffix=self.suffix, producer=Producer(name="mineru", version=__version__), document=document
-        )
-        model = ModelJson(pages=pages, page_index_map=index_map, metadata=metadata, extensions=self.extensions)
-        return model_json_to_middle_json(model), model
-
-    def _simplify_bad_pages(self) -> None:
-        """One page that breaks a rule must not cost the document: find it and keep its text."""
-        for index, blocks in enumerate(self.pages):
-            try:
-                self._convert([blocks], [])
-            except _PROTOCOL_ERRORS:
-                self.pages[index] = [as_plain_text(block) for block in blocks if plain_text(block).strip()]
-                self.simplified.append(index)
-
-
-def _layout_extension(readings: list[PageReading]) -> dict[str, Any]:
-    """Page sizes, in docvortex's layout extension version 1."""
-    pages = [
-        {"page_idx": reading.index, "width_pt": reading.size[0], "height_pt": reading.size[1]}
-        for reading in readings
-        if reading.size is not None
-    ]
-    return {"version": 1, "pages": pages}
-
-
-def _with_inline_images(analysis: Analysis) -> tuple[MiddleJson, ModelJson]:
-    """Pictures back into the documents, for callers that get no files."""
-    images = analysis.images
-
-    def restore(value: Any) -> None:
-        if isinstance(value, dict):
-            path = value.get("image_path")
-            if isinstance(path, str) and path in images:
-                value["image_base64"] = images.data_uri(path)
-                value["image_path"] = None
-            for child in value.values():
-                restore(child)
-        elif isinstance(value, list):
-            for child in value:
-                restore(child)
-
-    model = analysis.model_json
-    restore(model.pages)
-    middle = analysis.middle_json.to_dict()
-    restore(middle["pages"])
-    return type(analysis.middle_json).from_dict(middle), model

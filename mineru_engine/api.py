@@ -6,16 +6,18 @@ import asyncio
 import stat
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
 
-from mineru_engine.analyze import Analysis, SourceFile, analyze_source
-from mineru_engine.errors import ErrorCode, InputError, MineruError, OptionError
+from mineru_engine.analyze import SourceFile, analyze_source
+from mineru_engine.attachments import MAX_DEPTH, read_attachments
+from mineru_engine.errors import ErrorCode, InputError, OptionError
 from mineru_engine.options import ParseOptions
 from mineru_engine.progress import ProgressCallback
-from mineru_engine.result import Attachment, Diagnostic, ParseResult
+from mineru_engine.result import ParseResult
 from mineru_engine.runtime.registry import get_runtime
 from mineru_engine.settings import Settings
 from mineru_engine.versions import installed_versions
@@ -25,8 +27,6 @@ __all__ = ("draw_layout", "draw_layout_async", "parse", "parse_async")
 
 _TASKS = "mineru_engine.pdf.tasks"
 _LAYOUT_DEADLINE_S = 300.0
-_ATTACHMENT_DEADLINE_S = 60.0
-_MAX_NAME_BYTES = 200
 
 
 def parse(
@@ -82,14 +82,24 @@ async def draw_layout_async(
 
 
 async def _parse(
-    pool: WorkerPool, path: Path, options: ParseOptions, settings: Settings, on_progress: ProgressCallback | None
+    pool: WorkerPool,
+    path: Path,
+    options: ParseOptions,
+    settings: Settings,
+    on_progress: ProgressCallback | None,
+    depth: int = 0,
 ) -> ParseResult:
     started = time.perf_counter()
     await asyncio.to_thread(_check_readable, path, settings.processing.max_file_mb)
     source = SourceFile(path, path.name)
     analysis = await analyze_source(pool, source, options, settings, on_progress)
+    inner = options.model_copy(update={"pages": "", "password": None, "attachments": depth + 1 < MAX_DEPTH})
+
+    def parse_inner(file: Path) -> Coroutine[Any, Any, ParseResult]:
+        return _parse(pool, file, inner, settings, None, depth + 1)
+
     try:
-        attachments = await _attachments(pool, source, analysis, options, settings)
+        attachments = await read_attachments(pool, source, analysis, parse_inner if options.attachments else None)
     except BaseException:
         analysis.images.close()
         raise
@@ -136,46 +146,6 @@ def _check_readable(path: Path, max_mb: int) -> None:
             document=path.name,
             hint="raise MINERU_PROCESSING_MAX_FILE_MB",
         )
-
-
-async def _attachments(
-    pool: WorkerPool, source: SourceFile, analysis: Analysis, options: ParseOptions, settings: Settings
-) -> list[Attachment]:
-    """List attached files; parse them too if asked. One that fails is a diagnostic, not an error."""
-    found = []
-    inner = options.model_copy(update={"pages": "", "password": None})
-    for index, item in enumerate(analysis.facts.get("attachments") or ()):
-        result = None
-        if options.attachments:
-            try:
-                result = await _parse_attachment(pool, source, analysis, index, item["name"], inner, settings)
-            except MineruError as exc:
-                analysis.diagnostics.append(Diagnostic("attachment_failed", f"{item['name']}: {exc.message}"))
-        found.append(Attachment(item["name"], item["size"], result))
-    return found
-
-
-async def _parse_attachment(
-    pool: WorkerPool,
-    source: SourceFile,
-    analysis: Analysis,
-    index: int,
-    name: str,
-    options: ParseOptions,
-    settings: Settings,
-) -> ParseResult:
-    with tempfile.TemporaryDirectory(prefix="mineru-") as directory:
-        target = Path(directory) / _file_name(name, f"attachment-{index + 1}")
-        spec = {"path": str(source.path), "key": source.key, "kind": "pdf", "password": analysis.password}
-        args = {"source": spec, "index": index, "target": str(target)}
-        await pool.run(f"{_TASKS}:save_attachment", args, deadline_s=_ATTACHMENT_DEADLINE_S, document=source.key)
-        return await _parse(pool, target, options, settings, None)
-
-
-def _file_name(name: str, otherwise: str) -> str:
-    """The last part of a name that a document gives, if a file can be called so."""
-    last = Path(name.replace("\\", "/").replace("\0", "")).name
-    return last if last not in ("", "..") and len(last.encode()) <= _MAX_NAME_BYTES else otherwise
 
 
 async def _draw_layout(pool: WorkerPool, path: Path, result: ParseResult, password: str | SecretStr | None) -> bytes:

@@ -614,11 +614,11 @@ def test_a_heading_that_becomes_a_running_line_loses_its_level() -> None:
 
 
 def test_a_page_that_breaks_the_protocol_keeps_its_text_and_the_document() -> None:
-    from mineru_engine.analyze import _Protocol
+    from mineru_engine.protocol import Protocol
 
     good = {"type": "text", "bbox": [0.1, 0.1, 0.9, 0.2], "content": [{"type": "text", "content": "fine"}]}
     bad = {"type": "header", "bbox": [0.1, 0.1, 0.9, 0.2], "level": 2, "content": [{"type": "text", "content": "kept"}]}
-    build = _Protocol("pdf", [[good], [bad]], [], {}, None)
+    build = Protocol("pdf", [[good], [bad]], [], {}, None)
     middle, _ = build()
     assert build.simplified == [1]
     assert "kept" in middle.to_json() and "fine" in middle.to_json()
