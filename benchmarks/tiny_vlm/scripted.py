@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,32 +32,25 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 SCRIPT_VARIABLE = "TINY_VLM_SCRIPT"
-_MAX_PENDING = 4096
+_MAX_KEPT = 1024
 
 
-class PixelImage:
-    """What rules look at, from the pixel values that the image encoder gets."""
+@dataclass(frozen=True, slots=True)
+class SeenImage:
+    """What rules look at; the size is that after the model's own resizing."""
 
-    sha256 = ""  # the encoded file is not to be had here
+    size: tuple[int, int]
+    fingerprint: Fingerprint
+    sha256: str = ""  # the encoded file is not to be had here
 
-    def __init__(self, pixel_values: torch.Tensor, grid: tuple[int, int]) -> None:
-        self._pixels = pixel_values
-        self._grid = grid
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height after the model's own resizing."""
-        rows, columns = self._grid
-        return columns * PATCH, rows * PATCH
-
-    @functools.cached_property
-    def fingerprint(self) -> Fingerprint:
-        """The thumbnail."""
-        rows, columns = self._grid
-        parts = self._pixels.float().reshape(rows // MERGE, columns // MERGE, MERGE, MERGE, 3, -1, PATCH, PATCH)
+    @classmethod
+    def of(cls, pixel_values: torch.Tensor, rows: int, columns: int) -> SeenImage:
+        """From the patches that the image encoder gets."""
+        parts = pixel_values.float().cpu().reshape(rows // MERGE, columns // MERGE, MERGE, MERGE, 3, -1, PATCH, PATCH)
         picture = parts[:, :, :, :, :, 0].permute(0, 2, 5, 1, 3, 6, 4).reshape(rows * PATCH, columns * PATCH, 3)
         picture = picture * torch.tensor(IMAGE_STD) + torch.tensor(IMAGE_MEAN)
-        return Fingerprint.of(Image.fromarray((picture.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()))
+        image = Image.fromarray((picture.clamp(0, 1) * 255).round().to(torch.uint8).numpy())
+        return cls(image.size, Fingerprint.of(image))
 
 
 class _Watcher:
@@ -64,7 +58,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self._features: OrderedDict[int, Any] = OrderedDict()
-        self._images: OrderedDict[str, PixelImage] = OrderedDict()
+        self._images: OrderedDict[str, SeenImage] = OrderedDict()
 
     def install(self) -> None:
         """Wrap ``InputBatch.add_request``."""
@@ -74,13 +68,13 @@ class _Watcher:
         def add_request(batch: InputBatch, request: Any) -> int:
             if request.mm_features:
                 self._features[id(request.output_token_ids)] = request.mm_features[0]
-                if len(self._features) > _MAX_PENDING:
+                if len(self._features) > _MAX_KEPT:
                     self._features.popitem(last=False)
             return original(batch, request)
 
         InputBatch.add_request = add_request
 
-    def take(self, output_tokens: list[int]) -> PixelImage | None:
+    def take(self, output_tokens: list[int]) -> SeenImage | None:
         """The image of the request with this list of output tokens."""
         feature = self._features.pop(id(output_tokens), None)
         if feature is None:
@@ -89,8 +83,8 @@ class _Watcher:
         if known is None and feature.data is not None:
             data = feature.data.get_data()
             _, rows, columns = data["image_grid_thw"].flatten().tolist()
-            known = self._images[feature.identifier] = PixelImage(data["pixel_values"], (rows, columns))
-            if len(self._images) > _MAX_PENDING:
+            known = self._images[feature.identifier] = SeenImage.of(data["pixel_values"], rows, columns)
+            if len(self._images) > _MAX_KEPT:
                 self._images.popitem(last=False)
         return known
 
