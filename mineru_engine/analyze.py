@@ -161,10 +161,7 @@ def resolve_tier(options: ParseOptions, settings: Settings) -> Tier:
 
     :raises EngineUnavailableError: if the tier needs a vision-language model.
     """
-    server = options.server_url or settings.model.vlm.server_url
-    tier = options.tier
-    if tier is Tier.AUTO:
-        tier = Tier.HIGH if server else Tier.BASIC
+    tier = options.effective_tier(settings.model.vlm.server_url)
     if tier in (Tier.HIGH, Tier.XHIGH):
         raise EngineUnavailableError(
             f"tier {tier} needs a vision-language model, and this version has no engine for one yet",

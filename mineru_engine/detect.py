@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, UnsupportedFormatError
@@ -102,6 +103,7 @@ def detect(path: Path, name: str) -> Detected:
         return Detected("pdf", "pdf")
     for offset, signature, suffix in _IMAGE_SIGNATURES:
         if head.startswith(signature, offset):
+            _check_decoder(suffix)
             return Detected("image", suffix)
     suffix = _guess(path, name)
     if suffix in NATIVE_SUFFIXES:
@@ -113,6 +115,11 @@ def detect(path: Path, name: str) -> Detected:
         f"no reader for this kind of file ({Path(name).suffix or suffix})",
         hint=f"supported: {', '.join(sorted(SUPPORTED_SUFFIXES))}",
     )
+
+
+def _check_decoder(suffix: str) -> None:
+    if suffix == "heic" and find_spec("pillow_heif") is None:
+        raise UnsupportedFormatError("reading HEIC pictures needs pillow-heif", hint="pip install 'mineru[heic]'")
 
 
 def _guess(path: Path, name: str) -> str:

@@ -103,7 +103,7 @@ def fingerprint(options: ParseOptions, settings: Settings, formats: Sequence[Out
     """A digest of everything but the input that decides what is written. No secret goes into it."""
     vlm = settings.model.vlm
     chosen = {
-        "options": options.fingerprint(),
+        "options": {**options.fingerprint(), "tier": str(options.effective_tier(vlm.server_url))},
         "vlm": {"configured": bool(vlm.server_url or vlm.model), "model": vlm.model},
         "formats": sorted(str(item) for item in formats),
         "layout": layout,

@@ -94,6 +94,12 @@ class ParseOptions(BaseModel):
         except ValidationError as exc:
             raise OptionError(_first_problem(exc), hint=_hint(exc)) from None
 
+    def effective_tier(self, server_url: str | None) -> Tier:
+        """The tier that ``auto`` stands for: ``high`` where a VLM server is set, else ``basic``."""
+        if self.tier is not Tier.AUTO:
+            return self.tier
+        return Tier.HIGH if self.server_url or server_url else Tier.BASIC
+
     def fingerprint(self) -> dict[str, object]:
         """The options that change what comes out, as JSON values. Limits and secrets are left out."""
         skipped = {"timeout_s", "page_timeout_s", "window_size", "password"}

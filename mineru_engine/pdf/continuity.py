@@ -25,8 +25,10 @@ _NUMBERED = re.compile(r"^\s*(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s+\S")
 _APPENDIX = re.compile(r"^\s*([A-Z](?:\.\d{1,2}){1,4})\.?\s+\S")
 _CHINESE_PART = re.compile(r"^\s*第[〇零一二三四五六七八九十百\d]+[章篇部编]")
 _CHINESE_SECTION = re.compile(r"^\s*第[〇零一二三四五六七八九十百\d]+[节條条]")
+_CHINESE_ARTICLE = re.compile(r"第[〇零一二三四五六七八九十百\d]+条[ \u3000]+[^。，；：:,;.]{1,20}$")
 _CHINESE_COUNT = re.compile(r"^\s*[一二三四五六七八九十]+、")
 _CHINESE_SUBCOUNT = re.compile(r"^\s*[（(][一二三四五六七八九十]+[)）]")
+_MIN_ARTICLES = 2
 _TOP_LEVEL = 2  # level 1 is the document's title
 
 
@@ -34,6 +36,7 @@ def join_pages(pages: Sequence[list[RawBlock]]) -> None:
     """Make the pages of one document consistent, in place. Pages are in order."""
     _retype_running_lines(pages)
     _keep_one_title(pages)
+    _restore_article_headings(pages)
     _set_heading_levels(pages)
 
 
@@ -122,6 +125,44 @@ def _keep_one_title(pages: Sequence[list[RawBlock]]) -> None:
         titled = titled or bool(titles)
 
 
+def _restore_article_headings(pages: Sequence[list[RawBlock]]) -> None:
+    """In a contract whose articles have headings ('第十二条 争议解决'), all of them have one.
+
+    A heading that was taken for a paragraph, or for the last line of the one before it, becomes a heading.
+    """
+    known = sum(
+        bool(_CHINESE_ARTICLE.fullmatch(plain_text(block).strip()))
+        for blocks in pages
+        for block in blocks
+        if block.get("type") == "paragraph_title"
+    )
+    if known < _MIN_ARTICLES:
+        return
+    for blocks in pages:
+        for block in [block for block in blocks if block.get("type") == "text"]:
+            if _CHINESE_ARTICLE.fullmatch(plain_text(block).strip()):
+                block["type"] = "paragraph_title"
+            elif (heading := _split_last_line(block)) is not None:
+                blocks.insert(next(i for i, other in enumerate(blocks) if other is block) + 1, heading)
+
+
+def _split_last_line(block: RawBlock) -> RawBlock | None:
+    """Cut an article's heading off the end of a paragraph, if it stands on a line of its own."""
+    lines, spans = block.get("lines") or [], block.get("content")
+    if len(lines) < 2 or not isinstance(spans, list) or not isinstance(spans[-1].get("content"), str):
+        return None
+    text = spans[-1]["content"]
+    found = _CHINESE_ARTICLE.search(text)
+    if found is None or not text[: found.start()].rstrip().endswith(("。", "；", "！", "？")):
+        return None
+    spans[-1]["content"] = text[: found.start()].rstrip()
+    *kept, last = (line["bbox"] for line in lines)
+    block["lines"] = lines[:-1]
+    block["bbox"] = [*(min(box[i] for box in kept) for i in (0, 1)), *(max(box[i] for box in kept) for i in (2, 3))]
+    heading = {"type": "text", "content": found[0]}
+    return {"type": "paragraph_title", "bbox": list(last), "lines": lines[-1:], "content": [heading]}
+
+
 def _set_heading_levels(pages: Sequence[list[RawBlock]]) -> None:
     """Levels from numbering ('2.1', '第三章'); headings without a number follow their looks.
 
@@ -148,7 +189,7 @@ def _numbered_level(text: str) -> int | None:
     for pattern in (_NUMBERED, _APPENDIX):
         if found := pattern.match(text):
             return min(6, _TOP_LEVEL + found[1].count("."))
-    if _CHINESE_PART.match(text):
+    if _CHINESE_PART.match(text) or _CHINESE_ARTICLE.match(text.strip()):
         return _TOP_LEVEL
     if _CHINESE_SECTION.match(text) or _CHINESE_COUNT.match(text):
         return _TOP_LEVEL

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mineru_engine.detect import READER_ERRORS, detect
-from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError, PasswordError
+from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError
+from mineru_engine.pdf.image_source import ImageSource
 from mineru_engine.pdf.mend import mend_page
 from mineru_engine.pdf.native import analyze_native, layer_lines
-from mineru_engine.pdf.source import (
-    ImageSource,
-    PdfSource,
-    checked_size,
-    has_foreign_security_handler,
-    open_source,
-)
+from mineru_engine.pdf.pages import checked_size
+from mineru_engine.pdf.repair import has_foreign_security_handler, unsupported_encryption
+from mineru_engine.pdf.source import PdfSource, open_source
 from mineru_engine.pdf.spec import SourceSpec
 from mineru_engine.pdf.textlayer import TextLayer, judge, read_evidence
 
@@ -64,11 +61,7 @@ def open_document(path: str, key: str, name: str, password: str | None) -> dict[
 
 def _pdf_facts(source: PdfSource) -> dict[str, Any]:
     if source.page_count and has_foreign_security_handler(source.data):
-        raise PasswordError(
-            "the PDF is encrypted by a security handler that cannot be opened here",
-            code=ErrorCode.PDF_ENCRYPTION_UNSUPPORTED,
-            hint="open it in the program that protected it and save an unprotected copy",
-        )
+        raise unsupported_encryption()
     return {
         "copy_forbidden": source.copy_forbidden,
         "repaired": source.repaired,

@@ -154,11 +154,17 @@ class WorkerProcess:
         self._stderr_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._stderr_task
+        self._transport.close()
+        await asyncio.sleep(0)  # the pipes close in the loop's next round; there may be none after this
+
+    @property
+    def _transport(self) -> asyncio.SubprocessTransport:
+        transport: asyncio.SubprocessTransport = self._process._transport  # type: ignore[attr-defined]
+        return transport
 
     def _close_output(self) -> None:
         """Nobody reads the rest of a reply, and asyncio's wait() would wait for its end for ever."""
-        transport: asyncio.SubprocessTransport = self._process._transport  # type: ignore[attr-defined]
-        pipe = transport.get_pipe_transport(1)
+        pipe = self._transport.get_pipe_transport(1)
         if pipe is not None:
             pipe.close()
 

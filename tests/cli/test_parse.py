@@ -302,7 +302,14 @@ def test_resume_skips_what_is_complete_and_unchanged(engine: FakeEngine) -> None
     assert "output/a/a.md" in skipped["files"]
 
 
-@pytest.mark.parametrize("change", [["--tier", "basic"], ["--format", "md"], ["--layout"], ["--pages", "1"]])
+def test_resume_knows_what_auto_stands_for(engine: FakeEngine) -> None:
+    mineru("a.pdf")
+    engine.calls.clear()
+    mineru("a.pdf", "--resume", "--tier", "basic")
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize("change", [["--tier", "flash"], ["--format", "md"], ["--layout"], ["--pages", "1"]])
 def test_resume_with_other_options_parses_again(engine: FakeEngine, change: list[str]) -> None:
     mineru("a.pdf")
     engine.calls.clear()

@@ -622,3 +622,35 @@ def test_a_page_that_breaks_the_protocol_keeps_its_text_and_the_document() -> No
     middle, _ = build()
     assert build.simplified == [1]
     assert "kept" in middle.to_json() and "fine" in middle.to_json()
+
+
+def article(kind: str, content: str, top: float, lines: int = 1) -> dict[str, Any]:
+    boxes = [[0.1, top + 0.02 * number, 0.6, top + 0.02 * number + 0.015] for number in range(lines)]
+    box = [0.1, top, 0.6, boxes[-1][3]]
+    spans = [{"type": "text", "content": content}]
+    return {"type": kind, "bbox": box, "lines": [{"bbox": box} for box in boxes], "content": spans}
+
+
+def test_articles_of_a_contract_all_get_their_heading() -> None:
+    page = [
+        article("paragraph_title", "第一条 合同标的", 0.1),
+        article("text", "甲方向乙方采购设备。", 0.15),
+        article("paragraph_title", "第二条 合同价款", 0.2),
+        article("text", "第三条 付款方式", 0.25),
+        article("text", "双方应当协商解决。第四条 争议解决", 0.3, lines=2),
+        article("text", "按照第一条 合同标的，乙方应当交货。", 0.4),
+    ]
+    join_pages([page])
+    headings = [plain_text(block) for block in page if block["type"] == "paragraph_title"]
+    assert headings == ["第一条 合同标的", "第二条 合同价款", "第三条 付款方式", "第四条 争议解决"]
+    assert plain_text(page[4]) == "双方应当协商解决。"
+    assert page[5]["bbox"] == [0.1, 0.32, 0.6, 0.335]
+
+
+def test_one_article_alone_is_no_reason_to_cut_a_paragraph() -> None:
+    page = [
+        article("paragraph_title", "第一条 合同标的", 0.1),
+        article("text", "协商解决。第四条 争议解决", 0.3, lines=2),
+    ]
+    join_pages([page])
+    assert len(page) == 2
