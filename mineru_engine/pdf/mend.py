@@ -7,17 +7,21 @@ result (oblique labels of a drawing, say).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
+
+from docvortex.content.text import merge_text_line_contents
 
 from mineru_engine.pdf.lines import Box, TextLine, union
 
 if TYPE_CHECKING:
     from mineru_engine.pdf.source import PdfSource
 
-__all__ = ("mend_page",)
+__all__ = ("mend_page", "text_blocks")
 
 RawBlock = dict[str, Any]
 
@@ -27,7 +31,10 @@ _GLUED_CELL = 40  # characters of figures in one cell
 _FIGURE_MARKS = set(".,-–−()%*$€£¥+")
 _LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*(?=\S)")
 _SOUP = 12  # loose blocks of figures on one page
-_SOUP_ROWS = 4
+_TABLE_CAPTION = re.compile(r"\s*(?:Table|TABLE|Tab\.|表)\s*(?:\d|[A-Z]\b|[IVX]+\b|[一二三四五六七八九十])")
+_CELL_CHARS = 40
+_MIN_PIECES = 6
+_MIN_ROWS = 3
 _LOOSE = {"text", "code", "paragraph_title", "list", "equation"}
 _PICTURES = {"image", "image_block", "chart"}
 _VISUAL = _PICTURES | {"table"}
@@ -47,8 +54,9 @@ def mend_page(source: PdfSource, index: int, text: str, blocks: list[RawBlock]) 
     """
     tables = [block for block in blocks if block.get("type") == "table" and _has_glued_column(block)]
     soup = _find_figure_soup(blocks)
+    scattered = [] if soup else _find_scattered_tables(blocks)
     lost = _lost_words(text, blocks)
-    if not tables and not soup and not lost:
+    if not (tables or soup or scattered or lost):
         return
     from mineru_engine.pdf.native import layer_lines
 
@@ -57,6 +65,9 @@ def mend_page(source: PdfSource, index: int, text: str, blocks: list[RawBlock]) 
         _rebuild_tables(source, index, tables, lines)
     if soup:
         _collect_soup(source, index, blocks, soup, lines)
+    for caption, pieces in scattered:
+        if _replace_by_table(source, index, blocks, pieces, lines):
+            caption["type"] = "caption"
     if lost:
         _put_back(blocks, lines)
 
@@ -145,7 +156,6 @@ def _collect_soup(
     source: PdfSource, index: int, blocks: list[RawBlock], soup: Sequence[RawBlock], lines: Sequence[TextLine]
 ) -> None:
     """Replace the pieces of a table that fell apart, and the labels beside them, by one table."""
-    from mineru_engine.pdf.table_grid import table_html
 
     spread = union([tuple(block["bbox"]) for block in soup])
     margin = [tuple(block["bbox"]) for block in blocks if block.get("type") in _MARGINAL and block.get("bbox")]
@@ -154,15 +164,61 @@ def _collect_soup(
     pieces = [block for block in blocks if block.get("bbox") and _inside(tuple(block["bbox"]), box)]
     if any(block.get("type") in _PICTURES for block in pieces):
         return  # the axis labels of a chart
+    _replace_by_table(source, index, blocks, pieces, body)
+
+
+def _find_scattered_tables(blocks: Sequence[RawBlock]) -> list[tuple[RawBlock, list[RawBlock]]]:
+    """Tables without rules that became loose blocks: a caption 'Table 4', then short blocks in rows and columns."""
+    found = []
+    for place, caption in enumerate(blocks):
+        if caption.get("type") not in _LOOSE | {"caption"} or not _TABLE_CAPTION.match(
+            _strings(caption.get("content"))
+        ):
+            continue
+        pieces = list(takewhile(functools.partial(_may_be_cell, caption), blocks[place + 1 :]))
+        rows = {round(block["bbox"][1], 2) for block in pieces}
+        if len(pieces) >= _MIN_PIECES and len(rows) >= _MIN_ROWS and _columns(pieces) >= 2:
+            found.append((caption, pieces))
+    return found
+
+
+def _is_table_caption(block: RawBlock) -> bool:
+    text = _strings(block.get("content"))
+    return block.get("type") in _LOOSE | {"caption"} and _TABLE_CAPTION.match(text) is not None
+
+
+def _may_be_cell(caption: RawBlock, block: RawBlock) -> bool:
+    box = block.get("bbox")
+    if block.get("type") not in _LOOSE or box is None or len(block.get("lines") or ()) > 2:
+        return False
+    return bool(box[1] >= caption["bbox"][3] - 0.005 and len(_strings(block.get("content"))) <= _CELL_CHARS)
+
+
+def _columns(pieces: Sequence[RawBlock]) -> int:
+    """How many pieces stand side by side at most, counting each gap once."""
+    edges = sorted((block["bbox"][0], block["bbox"][2]) for block in pieces)
+    count, right = 0, -1.0
+    for start, end in edges:
+        count += start > right
+        right = max(right, end)
+    return count
+
+
+def _replace_by_table(
+    source: PdfSource, index: int, blocks: list[RawBlock], pieces: Sequence[RawBlock], lines: Sequence[TextLine]
+) -> bool:
+    """Put one table where the pieces were, made of the lines that lie among them; whether that worked."""
+    from mineru_engine.pdf.table_grid import table_html
+
     box = union(tuple(block["bbox"]) for block in pieces)
-    beside = [line for line in body if box[1] <= _middle(line) <= box[3]]
-    cells = [part for line in beside for part in _split_figures(line)]
+    cells = [part for line in lines if _inside(line.bbox, box) for part in _split_figures(line)]
     html = table_html(source.render(index, _TABLE_LONG_SIDE), box, cells)
-    if html.count("<tr") < _SOUP_ROWS:
-        return
-    place = min(blocks.index(block) for block in pieces)
+    if html.count("<tr") < _MIN_ROWS:
+        return False
+    place = next(i for i, block in enumerate(blocks) if any(block is piece for piece in pieces))
     blocks[:] = [block for block in blocks if all(block is not piece for piece in pieces)]
     blocks.insert(place, {"type": "table", "bbox": list(box), "content": html})
+    return True
 
 
 def _middle(line: TextLine) -> float:
@@ -186,19 +242,25 @@ def _put_back(blocks: list[RawBlock], lines: Sequence[TextLine]) -> None:
         known -= Counter(words)
         if missing.total() * 2 > len(words) and "".join(words) not in run:
             lost += [] if any(_inside(line.bbox, box) for box in visual) else [line]
-    for group in _stack(lost):
-        box = union(line.bbox for line in group)
-        block: RawBlock = {
-            "type": "text",
-            "bbox": list(box),
-            "content": [{"type": "text", "content": " ".join(line.text for line in group)}],
-            "lines": [{"bbox": list(line.bbox)} for line in group],
-        }
-        below = (place for place, other in enumerate(blocks) if _is_below(other, box))
+    for block in text_blocks(lost):
+        below = (place for place, other in enumerate(blocks) if _is_below(other, block["bbox"]))
         blocks.insert(next(below, len(blocks)), block)
 
 
-def _is_below(block: RawBlock, box: Box) -> bool:
+def text_blocks(lines: Sequence[TextLine]) -> list[RawBlock]:
+    """Paragraphs of lines that follow each other closely, in the order given; time grows with their number only."""
+    return [
+        {
+            "type": "text",
+            "bbox": list(union(line.bbox for line in group)),
+            "content": [{"type": "text", "content": merge_text_line_contents([line.text for line in group])}],
+            "lines": [{"bbox": list(line.bbox)} for line in group],
+        }
+        for group in _stack(lines)
+    ]
+
+
+def _is_below(block: RawBlock, box: Sequence[float]) -> bool:
     bbox = block.get("bbox")
     return bbox is not None and bool(bbox[1] >= box[3] and bbox[0] < box[2] and bbox[2] > box[0])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mineru_engine.detect import READER_ERRORS, detect
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError
 from mineru_engine.pdf.image_source import ImageSource
-from mineru_engine.pdf.mend import mend_page
+from mineru_engine.pdf.mend import mend_page, text_blocks
 from mineru_engine.pdf.native import analyze_native, layer_lines
 from mineru_engine.pdf.pages import checked_size
 from mineru_engine.pdf.repair import has_foreign_security_handler, unsupported_encryption
@@ -27,6 +27,7 @@ __all__ = ("analyze_file", "analyze_window", "draw_layout", "open_document", "re
 _SCAN_DPI = 200
 _MIN_SCAN_SIDE = 1600
 _MAX_SCAN_SIDE = 3600
+_MAX_ASSEMBLED_LINES = 400  # finding columns and paragraphs takes time that grows faster than the lines
 
 
 def open_document(path: str, key: str, name: str, password: str | None) -> dict[str, Any]:
@@ -214,6 +215,8 @@ def _scan_long_side(size: tuple[float, float]) -> int:
 
 
 def _assemble_plain(size: tuple[float, float], lines: list[TextLine], first: bool) -> list[dict[str, Any]]:
+    if len(lines) > _MAX_ASSEMBLED_LINES:
+        return text_blocks(lines)
     import numpy as np
 
     from mineru_engine.pdf.assemble import assemble_page

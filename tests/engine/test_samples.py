@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,57 @@ def test_an_attached_picture_needs_a_tier_that_reads_pictures(samples: Path) -> 
     assert codes(flash) == [("attachment_failed", None)]
     (picture,) = parse(path, tier="basic", attachments=True).attachments
     assert picture.result is not None and dict(picture.result.page_kinds) == {0: PageKind.OCR}
+
+
+def test_a_page_that_hangs_its_analysis_costs_that_page_only(samples: Path, demo: Path, tmp_path: Path) -> None:
+    """The newspaper without its picture looks born digital, and native analysis of it does not end."""
+    from pypdf import PdfReader, PdfWriter
+
+    writer = PdfWriter(clone_from=sample(samples, "068"))
+    del writer.pages[0]["/Resources"]["/XObject"]
+    for page in PdfReader(demo / "contract.pdf").pages:
+        writer.add_page(page)
+    path = tmp_path / "hang.pdf"
+    writer.write(path)
+    result = parse(path, tier="flash", page_timeout_s=4)
+    assert [str(result.page_kinds[index]) for index in range(4)] == ["plain", "native", "native", "native"]
+    assert {(item.code, item.page) for item in result.diagnostics} == {("page_timeout", 0), ("page_plain_text", 0)}
+    assert "HONOLULU" in result.markdown() and "第一条" in result.markdown()
+
+
+def rows(markdown: str) -> list[list[str]]:
+    """Cells of every table row, HTML or Markdown."""
+    html = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>(.*?)</tr>", markdown)]
+    pipes = [line.strip("| ").split(" | ") for line in markdown.splitlines() if line.startswith("|")]
+    return [*html, *pipes]
+
+
+def test_a_hebrew_table_has_its_rows_and_reads_from_the_right(samples: Path) -> None:
+    found = rows(parse(sample(samples, "047"), tier="flash").markdown())
+    assert ["2.6", "3.2", "3.0", "4.2", "5.8", "1.9", "סך הכל"] in found
+
+
+def test_figures_of_a_table_are_not_glued_together(samples: Path) -> None:
+    found = rows(parse(sample(samples, "028"), tier="flash").markdown())
+    figures = ["11,062.6", "1,540.0", "9,522.6", "8,263.3", "1,071.6", "7,191.7", "2,799.2", "468.3", "2,330.9"]
+    assert ["Total", *figures] in found
+
+
+def test_a_wide_table_is_not_one_paragraph_a_number(samples: Path) -> None:
+    found = rows(parse(sample(samples, "051"), tier="flash").markdown())
+    assert any("1,319" in row and "12,896" in row for row in found)
+
+
+def test_line_numbers_are_no_table(samples: Path) -> None:
+    assert rows(parse(sample(samples, "033"), tier="flash").markdown()) == []
+
+
+def test_oblique_labels_of_a_plan_are_kept(samples: Path) -> None:
+    markdown = parse(sample(samples, "097"), tier="flash").markdown()
+    assert markdown.count("57 15 10") + markdown.count("246 55 50") + markdown.count("256 36 30") >= 4
+
+
+def test_an_ocr_layer_is_used_and_its_hyphens_are_joined(samples: Path) -> None:
+    result = parse(sample(samples, "066"), tier="basic", pages="1")
+    assert set(result.page_kinds.values()) == {PageKind.OCR_LAYER}
+    assert "inhabitants are now living in caves" in " ".join(result.markdown().split())
