@@ -207,7 +207,7 @@ class _DocumentReader:
             return await self._pool.run(f"{_TASKS}:{task}", args, deadline_s=deadline_s, document=self._source.key)
         except WorkerDeadlineError as exc:
             raise InputError(
-                f"the file could not be opened: {exc.message}",
+                f"the file could not be read: {exc.message}",
                 code=ErrorCode.FILE_DAMAGED,
                 hint="the file is damaged or made to exhaust its reader",
             ) from exc

@@ -48,7 +48,7 @@ class ModelSettings(_Section):
 class ProcessingSettings(_Section):
     """How a document is cut up and how long a page may take."""
 
-    window_size: int = Field(default=16, ge=1, description="pages analysed together")
+    window_size: int = Field(default=8, ge=1, description="pages analysed together")
     page_timeout: float = Field(default=20.0, gt=0, description="seconds for one page before it is given up")
     max_file_mb: int = Field(default=2048, ge=1, description="largest input accepted, MiB")
 

@@ -77,6 +77,7 @@ class _Watcher:
     def take(self, output_tokens: list[int]) -> SeenImage | None:
         """The image of the request with this list of output tokens."""
         feature = self._features.pop(id(output_tokens), None)
+        print('DBG', feature is None, len(self._features), feature and (feature.identifier[:8], feature.data is None), flush=True)
         if feature is None:
             return None
         known = self._images.get(feature.identifier)
@@ -138,7 +139,9 @@ class ScriptedLogits(LogitsProcessor):
 
     def _tokens_for(self, prompt: list[int], made: list[int]) -> list[int]:
         text = self._tokenizer.decode([token for token in prompt if token != self._image_token])
-        output = self._script.find(recognise(text), _watcher.take(made)).text
+        im = _watcher.take(made)
+        print('DBG2', recognise(text), im and im.size, [round(r.fingerprint.distance(im.fingerprint),2) for r in self._script.rules if r.kind is recognise(text)] if im else None, flush=True)
+        output = self._script.find(recognise(text), im).text
         if output not in self._encoded:
             tokens = self._tokenizer.encode(output, add_special_tokens=False)
             self._encoded[output] = [*tokens, self._tokenizer.eos_token_id]

@@ -20,6 +20,7 @@ def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     import cv2
     import onnxruntime
 
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = max(1, threads)
     options.inter_op_num_threads = 1

@@ -204,12 +204,12 @@ def read_page(source: dict[str, Any], page: int, how: str, threads: int, first: 
     from mineru_engine.pdf.scan import read_scan_page
 
     lines = layer_lines(cast(PdfSource, document), page) if how == "layer" else None
-    pixels = document.render(page, _scan_long_side(size))
+    pixels = document.render(page, scan_long_side(size))
     result = read_scan_page(pixels, lines, threads=threads, first_page=first)
     return {"blocks": result.blocks, "score": result.score, "chars": result.chars}
 
 
-def _scan_long_side(size: tuple[float, float]) -> int:
+def scan_long_side(size: tuple[float, float]) -> int:
     """Pixels for the longer side: 200 dpi, within what the OCR model can use."""
     return round(min(_MAX_SCAN_SIDE, max(_MIN_SCAN_SIDE, max(size) * _SCAN_DPI / 72)))
 
