@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SCRIPT_VARIABLE = "TINY_VLM_SCRIPT"
 _MAX_KEPT = 1024
+_RAW_ABOVE = 8  # normalized values stay below 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,9 @@ class SeenImage:
         """From the patches that the image encoder gets."""
         parts = pixel_values.float().cpu().reshape(rows // MERGE, columns // MERGE, MERGE, MERGE, 3, -1, PATCH, PATCH)
         picture = parts[:, :, :, :, :, 0].permute(0, 2, 5, 1, 3, 6, 4).reshape(rows * PATCH, columns * PATCH, 3)
-        picture = picture * torch.tensor(IMAGE_STD) + torch.tensor(IMAGE_MEAN)
-        image = Image.fromarray((picture.clamp(0, 1) * 255).round().to(torch.uint8).numpy())
+        if picture.max() < _RAW_ABOVE:  # normalized; some versions leave that to the model and pass 0 to 255
+            picture = (picture * torch.tensor(IMAGE_STD) + torch.tensor(IMAGE_MEAN)) * 255
+        image = Image.fromarray(picture.clamp(0, 255).round().to(torch.uint8).numpy())
         return cls(image.size, Fingerprint.of(image))
 
 
@@ -77,7 +79,6 @@ class _Watcher:
     def take(self, output_tokens: list[int]) -> SeenImage | None:
         """The image of the request with this list of output tokens."""
         feature = self._features.pop(id(output_tokens), None)
-        print('DBG', feature is None, len(self._features), feature and (feature.identifier[:8], feature.data is None), flush=True)
         if feature is None:
             return None
         known = self._images.get(feature.identifier)
@@ -139,9 +140,7 @@ class ScriptedLogits(LogitsProcessor):
 
     def _tokens_for(self, prompt: list[int], made: list[int]) -> list[int]:
         text = self._tokenizer.decode([token for token in prompt if token != self._image_token])
-        im = _watcher.take(made)
-        print('DBG2', recognise(text), im and im.size, [round(r.fingerprint.distance(im.fingerprint),2) for r in self._script.rules if r.kind is recognise(text)] if im else None, flush=True)
-        output = self._script.find(recognise(text), im).text
+        output = self._script.find(recognise(text), _watcher.take(made)).text
         if output not in self._encoded:
             tokens = self._tokenizer.encode(output, add_special_tokens=False)
             self._encoded[output] = [*tokens, self._tokenizer.eos_token_id]
