@@ -1,0 +1,1 @@
+"""Benchmarks, peer runners and test engines; not part of the installed package."""
