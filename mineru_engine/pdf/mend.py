@@ -19,6 +19,7 @@ from docvortex.content.text import merge_text_line_contents
 from mineru_engine.pdf.lines import Box, TextLine, union
 
 if TYPE_CHECKING:
+    from mineru_engine.pdf.pages import Pixels
     from mineru_engine.pdf.source import PdfSource
 
 __all__ = ("mend_page", "text_blocks")
@@ -104,16 +105,18 @@ def _is_glued(cell: str) -> bool:
 
 def _rebuild_tables(source: PdfSource, index: int, tables: Sequence[RawBlock], lines: Sequence[TextLine]) -> None:
     """Place every line of the text layer in a grid made from the drawn rules or the gaps between lines."""
-    from mineru_engine.pdf.table_grid import table_html
-
     pixels = source.render(index, _TABLE_LONG_SIDE)
     for block in tables:
-        left, top, right, bottom = block["bbox"]
-        box: Box = (left, top, right, bottom)
-        inside = [part for line in lines if _inside(line.bbox, box) for part in _split_figures(line)]
-        html = table_html(pixels, box, inside)
+        html = _table_of(pixels, tuple(block["bbox"]), lines)
         if html.count("<tr") > str(block["content"]).count("<tr"):
             block["content"] = html
+
+
+def _table_of(pixels: Pixels, box: Box, lines: Sequence[TextLine]) -> str:
+    """The table that the lines inside ``box`` make up; empty if none can be made out."""
+    from mineru_engine.pdf.table_grid import table_html
+
+    return table_html(pixels, box, [part for line in lines if _inside(line.bbox, box) for part in _split_figures(line)])
 
 
 def _split_figures(line: TextLine) -> list[TextLine]:
@@ -156,7 +159,6 @@ def _collect_soup(
     source: PdfSource, index: int, blocks: list[RawBlock], soup: Sequence[RawBlock], lines: Sequence[TextLine]
 ) -> None:
     """Replace the pieces of a table that fell apart, and the labels beside them, by one table."""
-
     spread = union([tuple(block["bbox"]) for block in soup])
     margin = [tuple(block["bbox"]) for block in blocks if block.get("type") in _MARGINAL and block.get("bbox")]
     body = [line for line in lines if not any(_inside(line.bbox, box) for box in margin)]
@@ -171,9 +173,7 @@ def _find_scattered_tables(blocks: Sequence[RawBlock]) -> list[tuple[RawBlock, l
     """Tables without rules that became loose blocks: a caption 'Table 4', then short blocks in rows and columns."""
     found = []
     for place, caption in enumerate(blocks):
-        if caption.get("type") not in _LOOSE | {"caption"} or not _TABLE_CAPTION.match(
-            _strings(caption.get("content"))
-        ):
+        if not _is_table_caption(caption):
             continue
         pieces = list(takewhile(functools.partial(_may_be_cell, caption), blocks[place + 1 :]))
         rows = {round(block["bbox"][1], 2) for block in pieces}
@@ -208,11 +208,8 @@ def _replace_by_table(
     source: PdfSource, index: int, blocks: list[RawBlock], pieces: Sequence[RawBlock], lines: Sequence[TextLine]
 ) -> bool:
     """Put one table where the pieces were, made of the lines that lie among them; whether that worked."""
-    from mineru_engine.pdf.table_grid import table_html
-
     box = union(tuple(block["bbox"]) for block in pieces)
-    cells = [part for line in lines if _inside(line.bbox, box) for part in _split_figures(line)]
-    html = table_html(source.render(index, _TABLE_LONG_SIDE), box, cells)
+    html = _table_of(source.render(index, _TABLE_LONG_SIDE), box, lines)
     if html.count("<tr") < _MIN_ROWS:
         return False
     place = next(i for i, block in enumerate(blocks) if any(block is piece for piece in pieces))

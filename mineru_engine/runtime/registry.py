@@ -50,5 +50,5 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-# Before threading joins its threads: the loop must still be able to use its executor.
+# The workers and the temporary files must not outlive the process.
 atexit.register(shutdown_cached_models)

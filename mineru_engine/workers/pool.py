@@ -86,10 +86,7 @@ class WorkerPool:
             self._waiting -= 1
         try:
             worker = await self._take(document)
-            try:
-                return await self._run_on(worker, task, args, deadline_s, document)
-            finally:
-                self._busy.discard(worker)
+            return await self._run_on(worker, task, args, deadline_s, document)
         finally:
             self._slots.release()
 
