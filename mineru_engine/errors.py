@@ -9,7 +9,9 @@
     │   └── PasswordError           a password is needed, or the one given is wrong
     ├── OptionError                 an option, setting or page range makes no sense (also a ValueError)
     ├── EngineError                 the engine asked for cannot do the work
-    │   ├── EngineUnavailableError  not installed or not configured
+    │   ├── EngineUnavailableError  not installed, not configured, or it refuses us
+    │   ├── EngineDeadError         the engine is gone: killed, crashed, no longer reachable
+    │   ├── EngineRequestError      one request failed; the page falls back to another way of reading
     │   ├── OcrRequiredError        the document has no usable text and the tier reads none
     │   └── NothingReadError        no page of the document could be read
     ├── DeadlineError               a deadline set by the caller passed (also a TimeoutError)
@@ -29,7 +31,9 @@ from enum import StrEnum
 __all__ = (
     "DamagedDocumentError",
     "DeadlineError",
+    "EngineDeadError",
     "EngineError",
+    "EngineRequestError",
     "EngineUnavailableError",
     "ErrorCode",
     "InputError",
@@ -64,6 +68,8 @@ class ErrorCode(StrEnum):
     PAGE_RANGE_INVALID = "page_range_invalid"
     SETTING_INVALID = "setting_invalid"
     ENGINE_UNAVAILABLE = "engine_unavailable"
+    ENGINE_DEAD = "engine_dead"
+    ENGINE_REQUEST_FAILED = "engine_request_failed"
     OCR_REQUIRED = "ocr_required"
     NOTHING_READ = "nothing_read"
     DEADLINE_EXCEEDED = "deadline_exceeded"
@@ -157,7 +163,21 @@ class EngineError(MineruError):
 
 
 class EngineUnavailableError(EngineError):
-    """The engine is not installed or not configured."""
+    """The engine is not installed, not configured, or refuses us (wrong key, unknown model)."""
+
+
+class EngineDeadError(EngineError):
+    """The engine is gone: process killed, crashed, server no longer reachable. The next call builds a new one."""
+
+    code = ErrorCode.ENGINE_DEAD
+    retryable = True
+
+
+class EngineRequestError(EngineError):
+    """One request to the engine failed, retries included; other requests may succeed."""
+
+    code = ErrorCode.ENGINE_REQUEST_FAILED
+    retryable = True
 
 
 class OcrRequiredError(EngineError):
@@ -218,6 +238,8 @@ _BY_NAME: dict[str, type[MineruError]] = {
         PasswordError,
         OptionError,
         EngineUnavailableError,
+        EngineDeadError,
+        EngineRequestError,
         OcrRequiredError,
         NothingReadError,
         DeadlineError,

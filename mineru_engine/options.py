@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from mineru_engine.errors import OptionError
 
-__all__ = ("Engine", "OcrMode", "ParseOptions", "Password", "Tier")
+__all__ = ("Engine", "ImageFormat", "OcrMode", "ParseOptions", "Password", "Tier")
 
 Password = SecretStr | Callable[[str], str | None]
 """A secret, or a callable that gets the document's name and returns its password (or ``None``)."""
@@ -45,6 +45,14 @@ class Engine(StrEnum):
     LMDEPLOY = "lmdeploy"
     MLX = "mlx"
     ONNX = "onnx"
+
+
+class ImageFormat(StrEnum):
+    """How page images travel to a vision-language model; PNG is lossless."""
+
+    PNG = "png"
+    JPEG = "jpeg"
+    WEBP = "webp"
 
 
 _TIER_ALIASES = {"medium": Tier.BASIC, "standard": Tier.HIGH, "advanced": Tier.XHIGH}

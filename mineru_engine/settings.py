@@ -8,6 +8,7 @@ Every leaf has one dotted name (``model.vlm.server_url``), which is also its pla
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,11 +19,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from mineru_engine.errors import ErrorCode, OptionError
+from mineru_engine.options import Engine, ImageFormat
 
 __all__ = ("ModelSettings", "ProcessingSettings", "Settings", "VlmSettings", "WorkerSettings")
 
 CONFIG_NAME = "mineru.toml"
 ENV_PREFIX = "MINERU_"
+_TABLES = ("model.vlm.engine_options",)
 
 
 class _Section(BaseModel):
@@ -32,11 +35,20 @@ class _Section(BaseModel):
 class VlmSettings(_Section):
     """The vision-language model of tiers ``high`` and ``xhigh``."""
 
+    engine: Engine = Field(default=Engine.AUTO, description="what runs the model; auto chooses by what is there")
     server_url: str | None = Field(default=None, description="base URL of an OpenAI-compatible server")
     api_key: SecretStr | None = Field(default=None, description="sent as a bearer token to server_url only")
     model: str | None = Field(default=None, description="model name at the server, or a local path")
     max_concurrency: int = Field(default=100, ge=1, description="VLM requests in flight, over all documents")
     http_timeout: float = Field(default=600.0, gt=0, description="seconds for one request")
+    connect_timeout: float = Field(default=10.0, gt=0, description="seconds for a connection to the server")
+    max_retries: int = Field(default=4, ge=0, description="tries again after 429, 502, 503, 504 and lost connections")
+    proxy_from_env: bool = Field(default=False, description="use HTTP_PROXY and its like for the server")
+    image_format: ImageFormat = Field(default=ImageFormat.PNG, description="how page images travel: png, jpeg, webp")
+    device: str | None = Field(default=None, description="device of a local engine, as cuda:0 or cpu")
+    engine_options: dict[str, Any] = Field(
+        default_factory=dict, description="passed to a local engine by name, as gpu_memory_utilization"
+    )
 
 
 class ModelSettings(_Section):
@@ -51,6 +63,7 @@ class ProcessingSettings(_Section):
     window_size: int = Field(default=8, ge=1, description="pages analysed together")
     page_timeout: float = Field(default=20.0, gt=0, description="seconds for one page before it is given up")
     max_file_mb: int = Field(default=2048, ge=1, description="largest input accepted, MiB")
+    image_budget_mb: int = Field(default=128, ge=8, description="page images held for the VLM by the process, MiB")
 
 
 class WorkerSettings(_Section):
@@ -159,8 +172,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    known = leaf_names()
     for key, value in tree.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and prefix + key not in known:
             yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
@@ -171,8 +185,21 @@ def _environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     for name in leaf_names():
         value = environ.get(env_name(name), "")
         if value != "":
-            found[name] = (value, env_name(name))
+            found[name] = (_table(value, env_name(name)) if name in _TABLES else value, env_name(name))
     return found
+
+
+def _table(text: str, source: str) -> dict[str, Any]:
+    """A setting that is itself a table is written as JSON in the environment."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OptionError(
+            f"{source}: not a JSON object", code=ErrorCode.SETTING_INVALID, hint=f"""as {source}='{{"name": 1}}'"""
+        )
+    return value
 
 
 def _check_name(name: str, source: str) -> None:

@@ -1,0 +1,1 @@
+"""One page over one vision-language model: protocol, transports, extraction."""
