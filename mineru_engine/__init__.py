@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from mineru_engine.analyze import aio_doc_analyze, doc_analyze
-from mineru_engine.api import draw_layout, draw_layout_async, parse, parse_async
+from mineru_engine.api import draw_layout, draw_layout_async, parse, parse_async, preload, preload_async
 from mineru_engine.errors import (
     DamagedDocumentError,
     DeadlineError,
+    EngineDeadError,
     EngineError,
+    EngineRequestError,
     EngineUnavailableError,
     ErrorCode,
     InputError,
@@ -26,9 +28,10 @@ from mineru_engine.errors import (
 from mineru_engine.options import Engine, OcrMode, ParseOptions, Tier
 from mineru_engine.progress import Progress
 from mineru_engine.result import Attachment, Diagnostic, OutputFormat, PageKind, ParseResult, ParseStatus
-from mineru_engine.runtime.registry import shutdown_cached_models
+from mineru_engine.runtime.registry import Lease, shutdown_cached_models
 from mineru_engine.settings import Settings
 from mineru_engine.version import __version__
+from mineru_engine.vlm.transport import EngineInfo
 
 __all__ = (
     "Attachment",
@@ -36,10 +39,14 @@ __all__ = (
     "DeadlineError",
     "Diagnostic",
     "Engine",
+    "EngineDeadError",
     "EngineError",
+    "EngineInfo",
+    "EngineRequestError",
     "EngineUnavailableError",
     "ErrorCode",
     "InputError",
+    "Lease",
     "MineruError",
     "NothingReadError",
     "OcrMode",
@@ -67,5 +74,7 @@ __all__ = (
     "draw_layout_async",
     "parse",
     "parse_async",
+    "preload",
+    "preload_async",
     "shutdown_cached_models",
 )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from mineru_engine.errors import (
     DeadlineError,
-    EngineUnavailableError,
     ErrorCode,
     InputError,
     MineruError,
@@ -27,17 +26,19 @@ from mineru_engine.errors import (
     WorkerCrashedError,
     WorkerDeadlineError,
 )
-from mineru_engine.options import ParseOptions, Tier
+from mineru_engine.options import Engine, ParseOptions, Tier
 from mineru_engine.pdf.continuity import join_pages
 from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading
 from mineru_engine.pdf.spec import SourceSpec
 from mineru_engine.progress import Progress, ProgressCallback
 from mineru_engine.protocol import Protocol, layout_extension, with_inline_images
+from mineru_engine.resident import needs_model, runtime_for
 from mineru_engine.result import Diagnostic, PageKind
-from mineru_engine.runtime.registry import get_runtime
+from mineru_engine.runtime.registry import Lease
+from mineru_engine.runtime.runtime import Resources
 from mineru_engine.settings import Settings
 from mineru_engine.spool import ImageSpool
-from mineru_engine.workers.pool import WorkerPool, usable_cores
+from mineru_engine.workers.pool import usable_cores
 
 if TYPE_CHECKING:
     from docvortex.schema import MiddleJson, ModelJson
@@ -77,6 +78,7 @@ class Analysis:
     facts: dict[str, Any]
     tier: Tier
     engine: str
+    model: str
     page_kinds: dict[int, PageKind]
     diagnostics: list[Diagnostic]
     password: str | None
@@ -88,16 +90,19 @@ def doc_analyze(
     *,
     settings: Settings | None = None,
     on_progress: ProgressCallback | None = None,
+    lease: Lease | None = None,
     **options: Any,
 ) -> tuple[MiddleJson, ModelJson]:
     """Read a document held in memory; pictures are inside the result as ``image_base64``.
 
     :param name: file name, for formats that have no signature and for messages.
+    :param lease: an application's hold on the models; default the process's.
     :param options: fields of :class:`~mineru_engine.options.ParseOptions`.
     :raises MineruError: see :mod:`mineru_engine.errors`.
     """
     chosen, effective = ParseOptions.create(**options), settings or Settings.load()
-    return get_runtime(effective).run(lambda pool: _analyze_bytes(pool, data, name, chosen, effective, on_progress))
+    runtime = runtime_for(effective, chosen, lease)
+    return runtime.run(lambda resources: _analyze_bytes(resources, data, name, chosen, effective, on_progress))
 
 
 async def aio_doc_analyze(
@@ -106,16 +111,17 @@ async def aio_doc_analyze(
     *,
     settings: Settings | None = None,
     on_progress: ProgressCallback | None = None,
+    lease: Lease | None = None,
     **options: Any,
 ) -> tuple[MiddleJson, ModelJson]:
     """:func:`doc_analyze` for any event loop. Cancelling stops the work and returns after its clean-up."""
     chosen, effective = ParseOptions.create(**options), settings or Settings.load()
-    runtime = get_runtime(effective)
-    return await runtime.arun(lambda pool: _analyze_bytes(pool, data, name, chosen, effective, on_progress))
+    runtime = runtime_for(effective, chosen, lease)
+    return await runtime.arun(lambda resources: _analyze_bytes(resources, data, name, chosen, effective, on_progress))
 
 
 async def _analyze_bytes(
-    pool: WorkerPool,
+    resources: Resources,
     data: bytes,
     name: str,
     options: ParseOptions,
@@ -126,7 +132,7 @@ async def _analyze_bytes(
         path = Path(directory) / "document"
         await asyncio.to_thread(path.write_bytes, data)
         source = SourceFile(path, name, local=False)
-        analysis = await analyze_source(pool, source, options, settings, on_progress)
+        analysis = await analyze_source(resources, source, options, settings, on_progress)
         try:
             return with_inline_images(analysis.middle_json, analysis.model_json, analysis.images)
         finally:
@@ -134,7 +140,7 @@ async def _analyze_bytes(
 
 
 async def analyze_source(
-    pool: WorkerPool,
+    resources: Resources,
     source: SourceFile,
     options: ParseOptions,
     settings: Settings,
@@ -146,28 +152,14 @@ async def analyze_source(
     """
     try:
         async with asyncio.timeout(options.timeout_s):
-            return await _DocumentReader(pool, source, options, settings, on_progress).read()
+            return await _DocumentReader(resources, source, options, settings, on_progress).read()
     except MineruError as exc:
         exc.document = exc.document or source.name
         raise
     except TimeoutError as exc:
         raise DeadlineError(f"not finished within {options.timeout_s:g} s", document=source.name) from exc
     finally:
-        pool.forget(source.key)
-
-
-def resolve_tier(options: ParseOptions, settings: Settings) -> Tier:
-    """The tier that ``auto`` stands for.
-
-    :raises EngineUnavailableError: if the tier needs a vision-language model.
-    """
-    tier = options.effective_tier(settings.model.vlm.server_url)
-    if tier in (Tier.HIGH, Tier.XHIGH):
-        raise EngineUnavailableError(
-            f"tier {tier} needs a vision-language model, and this version has no engine for one yet",
-            hint="use --tier basic (reads scans without a GPU) or --tier flash",
-        )
-    return tier
+        resources.pool.forget(source.key)
 
 
 class _DocumentReader:
@@ -175,18 +167,20 @@ class _DocumentReader:
 
     def __init__(
         self,
-        pool: WorkerPool,
+        resources: Resources,
         source: SourceFile,
         options: ParseOptions,
         settings: Settings,
         on_progress: ProgressCallback | None,
     ) -> None:
-        self._pool = pool
+        self._resources = resources
+        self._pool = resources.pool
         self._source = source
         self._options = options
         self._settings = settings
         self._on_progress = on_progress
-        self._tier = resolve_tier(options, settings)
+        self._tier = options.effective_tier(settings.model.vlm)
+        self._model = ""
         self._images = ImageSpool()
         self._diagnostics: list[Diagnostic] = []
         self._done = 0
@@ -271,7 +265,7 @@ class _DocumentReader:
         pages = parse_pages(self._options.pages, facts["page_count"])
         self._total = len(pages)
         self._report()
-        reader = self._page_reader(facts, password, len(pages))
+        reader = await self._page_reader(facts, password, len(pages))
         readings = await reader.read(pages)
         self._diagnostics += reader.diagnostics
         self._check_something_read(readings)
@@ -279,27 +273,56 @@ class _DocumentReader:
         join_pages(blocks)
         index_map = [] if len(pages) == facts["page_count"] else pages
         kinds = {reading.index: reading.kind for reading in readings}
-        engine = "onnx" if reader.used_models else "native"
         extensions = {"docvortex_layout": layout_extension(readings)}
         properties = facts.get("properties")
-        analysis = await self._assemble(facts, blocks, index_map, kinds, extensions, properties, engine)
+        analysis = await self._assemble(facts, blocks, index_map, kinds, extensions, properties, reader.engine_name)
         analysis.password = password
         return analysis
 
-    def _page_reader(self, facts: dict[str, Any], password: str | None, pages: int) -> PageReader:
+    async def _page_reader(self, facts: dict[str, Any], password: str | None, pages: int) -> PageReader:
+        pool = self._pool
+        source = SourceSpec(str(self._source.path), self._source.key, facts["kind"], password)
+        limits = self._limits(pages)
+        if not needs_model(self._tier):
+            reads_images = self._tier is not Tier.FLASH
+            return PageReader(
+                pool,
+                source,
+                limits,
+                ocr_mode=self._options.ocr_mode,
+                reads_images=reads_images,
+                on_page=self._page_done,
+            )
+        from mineru_engine.pdf.vision import VisionOptions, VisionReader
+
+        engine = await self._resources.engine()
+        self._model = engine.info.model if engine.info else ""
+        if engine.config.engine is Engine.ONNX:
+            self._note("engine_builtin", "read by the built-in models; a vision-language model would read better")
+        vision = VisionOptions(
+            two_step=self._tier is Tier.XHIGH,
+            image_analysis=self._options.image_analysis,
+            image_format=engine.config.image_format,
+            budget_bytes=self._settings.processing.image_budget_mb << 20,
+        )
+        return VisionReader(
+            pool,
+            source,
+            limits,
+            ocr_mode=self._options.ocr_mode,
+            on_page=self._page_done,
+            engine=engine,
+            vision=vision,
+            take_pictures=self._images.take,
+        )
+
+    def _limits(self, pages: int) -> PageLimits:
         processing, options = self._settings.processing, self._options
-        limits = PageLimits(
-            window_size=options.window_size or processing.window_size,
+        window = options.window_size or processing.window_size
+        return PageLimits(
+            window_size=1 if self._tier is Tier.XHIGH else window,  # the model reads each page by itself
             page_timeout_s=options.page_timeout_s or processing.page_timeout,
             threads=max(1, usable_cores() // min(self._pool.size, pages)),
-        )
-        return PageReader(
-            self._pool,
-            SourceSpec(str(self._source.path), self._source.key, facts["kind"], password),
-            limits,
-            ocr_mode=options.ocr_mode,
-            reads_images=self._tier is not Tier.FLASH,
-            on_page=self._page_done,
         )
 
     def _page_done(self, reading: PageReading) -> None:
@@ -308,7 +331,7 @@ class _DocumentReader:
         self._report()
 
     def _check_something_read(self, readings: list[PageReading]) -> None:
-        if any(reading.kind is not PageKind.LOST for reading in readings):
+        if any(reading.kind not in (PageKind.LOST, PageKind.PICTURE) for reading in readings):
             return
         if any(item.code == "ocr_required" for item in self._diagnostics):
             raise OcrRequiredError(
@@ -339,7 +362,9 @@ class _DocumentReader:
             self._note("page_simplified", "the page's blocks were inconsistent; its text is kept as it stands", page)
         ours = self._extension(kinds, engine)
         middle.extensions[_EXTENSION], model.extensions[_EXTENSION] = ours, ours
-        return Analysis(middle, model, self._images, facts, self._tier, engine, kinds, self._diagnostics, None)
+        return Analysis(
+            middle, model, self._images, facts, self._tier, engine, self._model, kinds, self._diagnostics, None
+        )
 
     def _extension(self, kinds: dict[int, PageKind], engine: str) -> dict[str, Any]:
         from mineru_engine.versions import installed_versions
@@ -347,6 +372,7 @@ class _DocumentReader:
         return {
             "tier": str(self._tier),
             "engine": engine,
+            "model": self._model,
             "parse_mode": str(self._options.ocr_mode),
             "versions": installed_versions(),
             "page_kinds": {str(index): str(kind) for index, kind in sorted(kinds.items())},

@@ -17,13 +17,15 @@ from mineru_engine.attachments import MAX_DEPTH, read_attachments
 from mineru_engine.errors import ErrorCode, InputError, OptionError
 from mineru_engine.options import ParseOptions
 from mineru_engine.progress import ProgressCallback
+from mineru_engine.resident import needs_model, runtime_for
 from mineru_engine.result import ParseResult
-from mineru_engine.runtime.registry import get_runtime
+from mineru_engine.runtime.registry import Lease
+from mineru_engine.runtime.runtime import Resources
 from mineru_engine.settings import Settings
 from mineru_engine.versions import installed_versions
-from mineru_engine.workers.pool import WorkerPool
+from mineru_engine.vlm.transport import EngineInfo
 
-__all__ = ("draw_layout", "draw_layout_async", "parse", "parse_async")
+__all__ = ("draw_layout", "draw_layout_async", "parse", "parse_async", "preload", "preload_async")
 
 _TASKS = "mineru_engine.pdf.tasks"
 _LAYOUT_DEADLINE_S = 300.0
@@ -34,6 +36,7 @@ def parse(
     *,
     settings: Settings | None = None,
     on_progress: ProgressCallback | None = None,
+    lease: Lease | None = None,
     **options: Any,
 ) -> ParseResult:
     """Parse one file and block until the result is there.
@@ -41,12 +44,14 @@ def parse(
     Works from any thread, from a plain script without a main guard, and beside a running loop.
 
     :param settings: instead of those of the configuration file and the environment.
+    :param lease: an application's hold on the models; default the process's.
     :param options: fields of :class:`~mineru_engine.options.ParseOptions`: ``tier``, ``ocr_mode``, ``pages``,
         ``password``, ``timeout_s`` …
     :raises MineruError: see :mod:`mineru_engine.errors`.
     """
     chosen, effective = ParseOptions.create(**options), settings or Settings.load()
-    return get_runtime(effective).run(lambda pool: _parse(pool, Path(path), chosen, effective, on_progress))
+    runtime = runtime_for(effective, chosen, lease)
+    return runtime.run(lambda resources: _parse(resources, Path(path), chosen, effective, on_progress))
 
 
 async def parse_async(
@@ -54,12 +59,38 @@ async def parse_async(
     *,
     settings: Settings | None = None,
     on_progress: ProgressCallback | None = None,
+    lease: Lease | None = None,
     **options: Any,
 ) -> ParseResult:
     """:func:`parse` for any event loop. Cancelling stops the work and returns after its clean-up."""
     chosen, effective = ParseOptions.create(**options), settings or Settings.load()
-    runtime = get_runtime(effective)
-    return await runtime.arun(lambda pool: _parse(pool, Path(path), chosen, effective, on_progress))
+    runtime = runtime_for(effective, chosen, lease)
+    return await runtime.arun(lambda resources: _parse(resources, Path(path), chosen, effective, on_progress))
+
+
+def preload(*, settings: Settings | None = None, lease: Lease | None = None, **options: Any) -> EngineInfo | None:
+    """Start what a parse with these options would start, so that the first one need not wait.
+
+    :return: what runs the model; ``None`` for tiers without one.
+    :raises EngineError: if the engine does not come up.
+    """
+    chosen, effective = ParseOptions.create(**options), settings or Settings.load()
+    return runtime_for(effective, chosen, lease).run(lambda resources: _preload(resources, chosen, effective))
+
+
+async def preload_async(
+    *, settings: Settings | None = None, lease: Lease | None = None, **options: Any
+) -> EngineInfo | None:
+    """:func:`preload` for any event loop."""
+    chosen, effective = ParseOptions.create(**options), settings or Settings.load()
+    runtime = runtime_for(effective, chosen, lease)
+    return await runtime.arun(lambda resources: _preload(resources, chosen, effective))
+
+
+async def _preload(resources: Resources, options: ParseOptions, settings: Settings) -> EngineInfo | None:
+    if not needs_model(options.effective_tier(settings.model.vlm)):
+        return None
+    return (await resources.engine()).info
 
 
 def draw_layout(
@@ -70,19 +101,21 @@ def draw_layout(
     :param path: the file that ``result`` was parsed from.
     :raises OptionError: if the format has no pages to draw on.
     """
-    return get_runtime(settings or Settings.load()).run(lambda pool: _draw_layout(pool, Path(path), result, password))
+    return runtime_for(settings or Settings.load()).run(
+        lambda resources: _draw_layout(resources, Path(path), result, password)
+    )
 
 
 async def draw_layout_async(
     path: Path | str, result: ParseResult, *, settings: Settings | None = None, password: str | None = None
 ) -> bytes:
     """:func:`draw_layout` for any event loop."""
-    runtime = get_runtime(settings or Settings.load())
-    return await runtime.arun(lambda pool: _draw_layout(pool, Path(path), result, password))
+    runtime = runtime_for(settings or Settings.load())
+    return await runtime.arun(lambda resources: _draw_layout(resources, Path(path), result, password))
 
 
 async def _parse(
-    pool: WorkerPool,
+    resources: Resources,
     path: Path,
     options: ParseOptions,
     settings: Settings,
@@ -92,14 +125,16 @@ async def _parse(
     started = time.perf_counter()
     await asyncio.to_thread(_check_readable, path, settings.processing.max_file_mb)
     source = SourceFile(path, path.name)
-    analysis = await analyze_source(pool, source, options, settings, on_progress)
+    analysis = await analyze_source(resources, source, options, settings, on_progress)
     inner = options.model_copy(update={"pages": "", "password": None, "attachments": depth + 1 < MAX_DEPTH})
 
     def parse_inner(file: Path) -> Coroutine[Any, Any, ParseResult]:
-        return _parse(pool, file, inner, settings, None, depth + 1)
+        return _parse(resources, file, inner, settings, None, depth + 1)
 
     try:
-        attachments = await read_attachments(pool, source, analysis, parse_inner if options.attachments else None)
+        attachments = await read_attachments(
+            resources.pool, source, analysis, parse_inner if options.attachments else None
+        )
     except BaseException:
         analysis.images.close()
         raise
@@ -110,6 +145,7 @@ async def _parse(
         assets=analysis.images,
         tier=str(analysis.tier),
         engine=analysis.engine,
+        model=analysis.model,
         ocr_mode=str(options.ocr_mode),
         versions=installed_versions(),
         page_kinds=analysis.page_kinds,
@@ -148,11 +184,13 @@ def _check_readable(path: Path, max_mb: int) -> None:
         )
 
 
-async def _draw_layout(pool: WorkerPool, path: Path, result: ParseResult, password: str | SecretStr | None) -> bytes:
+async def _draw_layout(
+    resources: Resources, path: Path, result: ParseResult, password: str | SecretStr | None
+) -> bytes:
     if not result.page_kinds:
         raise OptionError("a layout can be drawn for PDFs and images only", document=result.name)
     secret = password.get_secret_value() if isinstance(password, SecretStr) else password
-    source = SourceFile(path, path.name)
+    source, pool = SourceFile(path, path.name), resources.pool
     with tempfile.TemporaryDirectory(prefix="mineru-") as directory:
         target = Path(directory) / "layout.pdf"
         facts = {"path": str(path), "key": source.key, "name": path.name, "password": secret}

@@ -103,8 +103,8 @@ def fingerprint(options: ParseOptions, settings: Settings, formats: Sequence[Out
     """A digest of everything but the input that decides what is written. No secret goes into it."""
     vlm = settings.model.vlm
     chosen = {
-        "options": {**options.fingerprint(), "tier": str(options.effective_tier(vlm.server_url))},
-        "vlm": {"configured": bool(vlm.server_url or vlm.model), "model": vlm.model},
+        "options": {**options.fingerprint(), "tier": str(options.effective_tier(vlm))},
+        "vlm": {"engine": str(vlm.engine), "configured": bool(vlm.server_url or vlm.model), "model": vlm.model},
         "formats": sorted(str(item) for item in formats),
         "layout": layout,
     }

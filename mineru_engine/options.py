@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from mineru_engine.errors import OptionError
+
+if TYPE_CHECKING:
+    from mineru_engine.settings import VlmSettings
 
 __all__ = ("Engine", "ImageFormat", "OcrMode", "ParseOptions", "Password", "Tier")
 
@@ -102,11 +105,13 @@ class ParseOptions(BaseModel):
         except ValidationError as exc:
             raise OptionError(_first_problem(exc), hint=_hint(exc)) from None
 
-    def effective_tier(self, server_url: str | None) -> Tier:
-        """The tier that ``auto`` stands for: ``high`` where a VLM server is set, else ``basic``."""
+    def effective_tier(self, vlm: VlmSettings) -> Tier:
+        """The tier that ``auto`` stands for: ``high`` where a vision-language model is configured, else ``basic``."""
         if self.tier is not Tier.AUTO:
             return self.tier
-        return Tier.HIGH if self.server_url or server_url else Tier.BASIC
+        named = self.engine if self.engine is not Engine.AUTO else vlm.engine
+        configured = self.server_url or vlm.server_url or named not in (Engine.AUTO, Engine.ONNX)
+        return Tier.HIGH if configured else Tier.BASIC
 
     def fingerprint(self) -> dict[str, object]:
         """The options that change what comes out, as JSON values. Limits and secrets are left out."""

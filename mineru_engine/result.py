@@ -27,8 +27,10 @@ class PageKind(StrEnum):
     NATIVE = "native"  # text layer and vector tables
     OCR = "ocr"  # image, read by OCR
     OCR_LAYER = "ocr_layer"  # image, text taken from the OCR layer the file carries
+    VLM = "vlm"  # read with a vision-language model
     PLAIN = "plain"  # text layer in simple reading order, after analysis failed
     BLANK = "blank"  # nothing on it
+    PICTURE = "picture"  # could not be read, kept as a picture
     LOST = "lost"  # could not be read
 
 
@@ -84,6 +86,7 @@ class ParseResult:
     :ivar assets: relative path (``images/<sha256>.jpg``) → bytes.
     :ivar page_kinds: zero-based page index → how it was read; empty for formats without pages.
     :ivar engine: what ran: ``native``, ``onnx``, or the VLM engine's name.
+    :ivar model: name of the vision-language model, empty without one.
     :ivar options: :meth:`ParseOptions.fingerprint` of the parse.
     :ivar seconds: wall time from call to result.
     """
@@ -103,11 +106,12 @@ class ParseResult:
     source_bytes: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
     seconds: float = 0.0
+    model: str = ""
 
     @property
     def status(self) -> ParseStatus:
-        """``partial`` when a page was lost."""
-        lost = PageKind.LOST in self.page_kinds.values()
+        """``partial`` when a page could not be read."""
+        lost = {PageKind.LOST, PageKind.PICTURE} & set(self.page_kinds.values())
         return ParseStatus.PARTIAL if lost else ParseStatus.SUCCESS
 
     @property

@@ -60,16 +60,26 @@ class ImageSource(PageSource):
         import numpy as np
         from PIL import Image
 
-        frame = self._frame(index)
-        try:
-            rgb = _flattened(frame)
-        except READER_ERRORS as exc:
-            raise DamagedDocumentError("the image page cannot be decoded", page=index) from exc
+        rgb = self._decoded(index)
         ratio = long_side / max(rgb.size)
         if ratio < 1:
             size = (max(1, round(rgb.width * ratio)), max(1, round(rgb.height * ratio)))
             rgb = rgb.resize(size, Image.Resampling.LANCZOS)
         return np.array(rgb, dtype=np.uint8)
+
+    def render_square(self, index: int, side: int) -> Pixels:
+        """The frame as RGB pixels, resized to shape (side, side, 3)."""
+        import numpy as np
+        from PIL import Image
+
+        return np.array(self._decoded(index).resize((side, side), Image.Resampling.BICUBIC), dtype=np.uint8)
+
+    def _decoded(self, index: int) -> Image:
+        frame = self._frame(index)
+        try:
+            return _flattened(frame)
+        except READER_ERRORS as exc:
+            raise DamagedDocumentError("the image page cannot be decoded", page=index) from exc
 
     def close(self) -> None:
         """Release the file."""

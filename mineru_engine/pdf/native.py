@@ -88,11 +88,10 @@ def layer_lines(source: PdfSource, index: int, *, visible_only: bool = False) ->
     :param visible_only: leave out lines whose text is drawn invisibly.
     """
     width, height = source.page_size(index)
-    with PDFDocument(source.data) as document:
-        chars = document.get_page_chars(index)
-        if visible_only:
-            chars = [char for char in chars if char.get("text_render_mode") != _INVISIBLE]
-        lines = get_lines_from_chars(chars)
+    chars = source.document.get_page_chars(index)
+    if visible_only:
+        chars = [char for char in chars if char.get("text_render_mode") != _INVISIBLE]
+    lines = get_lines_from_chars(chars)
     place = _Placer(chars, width, height)
     found: list[TextLine] = []
     for line in lines:

@@ -36,6 +36,10 @@ class PageSource(ABC):
         """The page as RGB, shape (height, width, 3), its longer side about ``long_side`` pixels."""
 
     @abstractmethod
+    def render_square(self, index: int, side: int) -> Pixels:
+        """The page as RGB, squashed or stretched to shape (side, side, 3)."""
+
+    @abstractmethod
     def close(self) -> None:
         """Release the file."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mineru_engine.pdf.spec import SourceSpec
     from mineru_engine.workers.pool import WorkerPool
 
-__all__ = ("PageLimits", "PageReader", "PageReading", "plan_windows")
+__all__ = ("PageLimits", "PageReader", "PageReading", "first_error", "plan_windows")
 
 _TASKS = "mineru_engine.pdf.tasks"
 _WINDOW_ALLOWANCE_S = 1.0  # of a window's deadline, for each page after the first
@@ -77,6 +77,7 @@ class PageReader:
 
     :param reads_images: the tier has a model for pages without text; without one such pages are lost.
     :param on_page: called once for each finished page.
+    :ivar parallel: windows in progress at a time.
     """
 
     def __init__(
@@ -100,7 +101,13 @@ class PageReader:
         self._slots = asyncio.Semaphore(pool.size)
         self.diagnostics: list[Diagnostic] = []
         self.used_models = False
+        self.parallel = pool.size
         self._first_page = 0
+
+    @property
+    def engine_name(self) -> str:
+        """What read the pages."""
+        return "onnx" if self.used_models else "native"
 
     async def read(self, pages: Sequence[int]) -> list[PageReading]:
         """Read the pages; the result is in page order whatever finished first.
@@ -118,10 +125,10 @@ class PageReader:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._pool.size):
+                for _ in range(min(self.parallel, len(pages))):
                     group.create_task(feed())
         except BaseExceptionGroup as group_error:
-            raise _first(group_error) from None
+            raise first_error(group_error) from None
         self.diagnostics.sort(key=lambda item: (item.page is not None, item.page or 0))
         return sorted(readings, key=lambda reading: reading.index)
 
@@ -161,9 +168,9 @@ class PageReader:
         items: list[dict[str, Any]] = await self._task("analyze_window", args, deadline)
         return items
 
-    async def _task(self, name: str, args: dict[str, Any], deadline_s: float) -> Any:
+    async def _task(self, name: str, args: dict[str, Any], deadline_s: float, *, module: str = _TASKS) -> Any:
         async with self._slots:
-            return await self._pool.run(f"{_TASKS}:{name}", args, deadline_s=deadline_s, document=self._key)
+            return await self._pool.run(f"{module}:{name}", args, deadline_s=deadline_s, document=self._key)
 
     def _failed(self, page: int, exc: MineruError) -> dict[str, Any]:
         self._note(_failure_code(exc), f"native analysis: {exc.message}", page)
@@ -173,7 +180,7 @@ class PageReader:
         self.diagnostics.append(Diagnostic(code, message, page))
 
     async def _finish(self, item: dict[str, Any]) -> PageReading:
-        if item["layer"] == "garbled" and item["blocks"] is not None:
+        if item["layer"] == "garbled" and item["blocks"] is not None and not item.get("vlm"):
             self._explain_plain(item["index"], "garbled")
         reading = await self._read_otherwise(item) if item["blocks"] is None else _native(item)
         reading.size = tuple(item["size"]) if item["size"] else None
@@ -190,7 +197,7 @@ class PageReader:
             blocks = await self._try(item, how)
             if blocks is not None:
                 return PageReading(index, _kind(how, layer), blocks)
-        return self._give_up(index, layer)
+        return await self._give_up(index, layer)
 
     def _ways(self, layer: str, chars: int) -> list[str]:
         plain = ["plain"] if chars else []
@@ -235,7 +242,7 @@ class PageReader:
         elif layer == "failed":
             self._note("page_plain_text", "the page was read as plain text, without tables and headings", index)
 
-    def _give_up(self, index: int, layer: str) -> PageReading:
+    async def _give_up(self, index: int, layer: str) -> PageReading:
         if layer == "failed" or (self._reads_images and self._ocr_mode is not OcrMode.TXT):
             self._note("page_lost", "nothing could be read", index)
         else:
@@ -243,15 +250,15 @@ class PageReader:
         return PageReading(index, PageKind.LOST)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first real error in nested groups: the caller did not ask for groups."""
     error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _kind(how: str, layer: str) -> PageKind:
-    if how == "ocr":
-        return PageKind.OCR
+    if how in ("ocr", "vlm"):
+        return PageKind(how)
     return PageKind.OCR_LAYER if layer == "ocr_layer" else PageKind.PLAIN
 
 
@@ -262,5 +269,5 @@ def _failure_code(exc: MineruError) -> str:
 
 
 def _native(item: dict[str, Any]) -> PageReading:
-    kind = PageKind.BLANK if item["layer"] == "blank" else PageKind.NATIVE
+    kind = PageKind.BLANK if item["layer"] == "blank" else PageKind.VLM if item.get("vlm") else PageKind.NATIVE
     return PageReading(item["index"], kind, item["blocks"])

@@ -6,6 +6,7 @@ Pages are addressed by zero-based index. Sizes are in PDF points as displayed (a
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import math
 from collections import OrderedDict
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
+from docvortex.document.pdf import PDFDocument
 from docvortex.document.pdf.pdfium import pdfium_guard
 
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, PasswordError
@@ -136,6 +138,19 @@ class PdfSource(PageSource):
                 bitmap.close()
             return pixels
 
+    def render_square(self, index: int, side: int) -> Pixels:
+        """The page as RGB pixels of shape (side, side, 3), drawn by PDFium straight into that square."""
+        flags = pdfium_c.FPDF_ANNOT | pdfium_c.FPDF_REVERSE_BYTE_ORDER
+        with self.page(index) as page:
+            bitmap = pdfium.PdfBitmap.new_native(side, side, pdfium_c.FPDFBitmap_BGR)
+            try:
+                bitmap.fill_rect((255, 255, 255, 255), 0, 0, side, side)
+                pdfium_c.FPDF_RenderPageBitmap(bitmap, page, 0, 0, side, side, 0, flags)
+                pixels: Pixels = bitmap.to_numpy().copy()
+            finally:
+                bitmap.close()
+            return pixels
+
     def render_regions(self, index: int, boxes: Sequence[Box], dpi: float) -> list[Pixels]:
         """Parts of the page as RGB pixels; only what lies in each box is drawn.
 
@@ -155,8 +170,15 @@ class PdfSource(PageSource):
                     bitmap.close()
         return found
 
+    @functools.cached_property
+    def document(self) -> PDFDocument:
+        """The same bytes opened by docvortex, for its text and vector geometry."""
+        return PDFDocument(self.data)
+
     def close(self) -> None:
         """Release the file."""
+        if "document" in self.__dict__:
+            self.document.close()
         with pdfium_guard():
             self.pdf.close()
 

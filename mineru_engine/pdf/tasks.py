@@ -20,8 +20,17 @@ from mineru_engine.pdf.textlayer import TextLayer, judge, read_evidence
 
 if TYPE_CHECKING:
     from mineru_engine.pdf.lines import TextLine
+    from mineru_engine.pdf.pages import PageSource
 
-__all__ = ("analyze_file", "analyze_window", "draw_layout", "open_document", "read_page", "save_attachment")
+__all__ = (
+    "analyze_file",
+    "analyze_window",
+    "draw_layout",
+    "judge_page",
+    "open_document",
+    "read_page",
+    "save_attachment",
+)
 
 
 _SCAN_DPI = 200
@@ -138,19 +147,15 @@ def analyze_window(source: dict[str, Any], pages: list[int], ocr_mode: str, read
         read another way), ``chars``, ``problem``.
     """
     document = open_source(SourceSpec(**source))
-    if not isinstance(document, PdfSource):
-        return [_image_page(document, index) for index in pages]
     wanted = _native_layers(ocr_mode, reads_images)
-    items = [_judge_page(document, index, wanted) for index in pages]
-    native = [item["index"] for item in items if item["native"]]
-    blocks = analyze_native(document, native) if native else {}
+    items = [judge_page(document, index) for index in pages]
+    native = [item["index"] for item in items if item["layer"] in wanted]
+    blocks = analyze_native(cast(PdfSource, document), native) if native else {}
     for item in items:
-        text = item.pop("text", "")
-        if item["native"] and item["index"] in blocks:
-            mend_page(document, item["index"], text, blocks[item["index"]])
-        item["blocks"] = blocks.get(item["index"]) if item.pop("native") else None
-        if item["layer"] == TextLayer.BLANK:
-            item["blocks"] = []
+        text, index = item.pop("text"), item["index"]
+        if index in blocks:
+            mend_page(cast(PdfSource, document), index, text, blocks[index])
+        item["blocks"] = [] if item["layer"] is TextLayer.BLANK else blocks.get(index)
     return items
 
 
@@ -162,29 +167,22 @@ def _native_layers(ocr_mode: str, reads_images: bool) -> set[TextLayer]:
     return {TextLayer.GOOD, TextLayer.GARBLED}
 
 
-def _judge_page(document: PdfSource, index: int, native_layers: set[TextLayer]) -> dict[str, Any]:
-    item: dict[str, Any] = {"index": index, "size": None, "layer": None, "chars": 0, "native": False, "problem": None}
+def judge_page(document: PageSource, index: int) -> dict[str, Any]:
+    """What is on one page: ``index``, ``size`` (points), ``layer``, ``chars``, ``problem`` and, of PDFs, ``text``."""
+    item: dict[str, Any] = {"index": index, "size": None, "layer": None, "chars": 0, "problem": None, "text": ""}
     try:
+        if not isinstance(document, PdfSource):
+            item["size"], item["layer"] = document.page_size(index), TextLayer.NONE
+            return item
         with document.page(index) as page:
             item["size"] = checked_size(page.get_size(), index)
             evidence = read_evidence(page)
     except MineruError as exc:
         item["problem"] = exc.message
         return item
-    layer = judge(evidence)
-    item["layer"], item["chars"] = layer, len("".join(evidence.text.split()))
-    item["native"] = layer in native_layers
+    item["layer"], item["chars"] = judge(evidence), len("".join(evidence.text.split()))
     item["text"] = evidence.text
     return item
-
-
-def _image_page(document: Any, index: int) -> dict[str, Any]:
-    try:
-        size, problem = document.page_size(index), None
-    except MineruError as exc:
-        size, problem = None, exc.message
-    layer = None if problem else TextLayer.NONE
-    return {"index": index, "size": size, "layer": layer, "chars": 0, "blocks": None, "problem": problem}
 
 
 def read_page(source: dict[str, Any], page: int, how: str, threads: int, first: bool) -> dict[str, Any]:

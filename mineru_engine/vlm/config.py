@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from mineru_engine.errors import EngineUnavailableError
 from mineru_engine.options import Engine, ImageFormat
 
 if TYPE_CHECKING:
@@ -48,11 +49,15 @@ class VlmConfig:
         """The configuration in force; what a call names is stronger than the settings.
 
         A key from the settings is not sent to a server that only the call names.
+
+        :raises EngineUnavailableError: if engine ``http`` is asked for and no server is known.
         """
         url = options.server_url or settings.server_url
         asked = options.engine if options.engine is not Engine.AUTO else settings.engine
         engine = _choose(url) if asked is Engine.AUTO else asked
         remote = engine is Engine.HTTP
+        if remote and not url:
+            raise EngineUnavailableError("engine http needs a server", hint="set MINERU_MODEL_VLM_SERVER_URL")
         return cls(
             engine=engine,
             server_url=url if remote else None,

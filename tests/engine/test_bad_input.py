@@ -34,7 +34,7 @@ from mineru_engine import (
     parse,
     shutdown_cached_models,
 )
-from mineru_engine.runtime.registry import get_runtime
+from mineru_engine.resident import runtime_for
 
 SHIPS = "Varna has seventeen ships"
 CONTENT = b"BT /F1 24 Tf 100 700 Td (Varna has seventeen ships) Tj ET"
@@ -51,8 +51,8 @@ def clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     good = parse(write(tmp_path / "good.pdf", one_page_pdf(CONTENT)), tier="flash")
     assert good.markdown() == SHIPS
     del good
-    state = get_runtime(Settings.load()).statistics()
-    assert (state.busy, state.waiting) == (0, 0)
+    state = runtime_for(Settings.load()).statistics()
+    assert (state.pool.busy, state.pool.waiting) == (0, 0)
     gc.collect()
     assert list(directory.iterdir()) == []
     assert capfd.readouterr() == ("", "")

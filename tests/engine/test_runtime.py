@@ -36,7 +36,7 @@ from mineru_engine import (
     parse_async,
     shutdown_cached_models,
 )
-from mineru_engine.runtime.registry import get_runtime
+from mineru_engine.resident import runtime_for
 from mineru_engine.settings import WorkerSettings
 from mineru_engine.workers.pool import WorkerPool
 
@@ -112,22 +112,22 @@ def test_many_threads_at_once_share_one_runtime(pdf: Path) -> None:
         results = list(pool.map(lambda _: parse(pdf, tier="flash"), range(24)))
     assert all(is_right(result) for result in results)
     assert engine_threads().count("mineru-runtime") == 1
-    runtime = get_runtime(Settings.load())
-    assert runtime.statistics().busy == 0
-    assert len(live_children()) <= runtime.statistics().size
+    runtime = runtime_for(Settings.load())
+    assert runtime.statistics().pool.busy == 0
+    assert len(live_children()) <= runtime.statistics().pool.size
 
 
 def test_loops_come_and_go(pdf: Path) -> None:
     async def several() -> list[ParseResult]:
         return await asyncio.gather(*(parse_async(pdf, tier="flash") for _ in range(4)))
 
-    first = get_runtime(Settings.load())
+    first = runtime_for(Settings.load())
     for _ in range(4):
         assert all(is_right(result) for result in asyncio.run(several()))
     with ThreadPoolExecutor(3) as pool:
         for results in pool.map(lambda _: asyncio.run(several()), range(3)):
             assert all(is_right(result) for result in results)
-    assert get_runtime(Settings.load()) is first
+    assert runtime_for(Settings.load()) is first
 
 
 def test_a_blocking_call_beside_a_running_loop_does_not_stop_it(pdf: Path) -> None:
@@ -185,7 +185,7 @@ def test_an_error_in_a_callback_comes_out_as_it_is(pdf: Path, temp_dir: Path, wh
 
     with pytest.raises(Mine, match=r"two\.pdf"):
         parse(pdf, tier="flash", on_progress=callback)
-    assert get_runtime(Settings.load()).statistics().busy == 0
+    assert runtime_for(Settings.load()).statistics().pool.busy == 0
     assert is_right(parse(pdf, tier="flash"))
 
 
@@ -290,7 +290,7 @@ def test_shutdown_while_calls_start_never_hangs(pdf: Path, fresh: None) -> None:
 
 @needs_proc
 def test_cancelling_at_any_moment_leaves_nothing(demo: Path, pdf: Path, temp_dir: Path, fresh: None) -> None:
-    runtime = get_runtime(Settings.load())
+    runtime = runtime_for(Settings.load())
     assert is_right(parse(pdf, tier="flash"))
     rng = random.Random(11)
 
@@ -306,7 +306,7 @@ def test_cancelling_at_any_moment_leaves_nothing(demo: Path, pdf: Path, temp_dir
             with pytest.raises(asyncio.CancelledError):
                 await task
             state = runtime.statistics()
-            assert (state.busy, state.waiting) == (0, 0)
+            assert (state.pool.busy, state.pool.waiting) == (0, 0)
             assert names(temp_dir) == []
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -344,7 +344,7 @@ def test_a_deadline_ends_the_document_and_leaves_nothing(demo: Path, pdf: Path, 
         parse(demo / "report.pdf", tier="flash", timeout_s=0.4)
     assert (caught.value.code, caught.value.document) == (ErrorCode.DEADLINE_EXCEEDED, "report.pdf")
     assert caught.value.retryable
-    assert get_runtime(Settings.load()).statistics().busy == 0
+    assert runtime_for(Settings.load()).statistics().pool.busy == 0
     assert is_right(parse(pdf, tier="flash"))
 
 
@@ -377,8 +377,8 @@ def test_keyboard_interrupt_in_a_blocking_call(demo: Path, pdf: Path, temp_dir: 
 
     with pytest.raises(KeyboardInterrupt):
         parse(demo / "report.pdf", tier="flash", on_progress=interrupt)
-    state = get_runtime(Settings.load()).statistics()
-    assert (state.busy, state.waiting) == (0, 0)
+    state = runtime_for(Settings.load()).statistics()
+    assert (state.pool.busy, state.pool.waiting) == (0, 0)
     assert is_right(parse(pdf, tier="flash"))
 
 
@@ -456,23 +456,23 @@ def test_a_forked_child_gets_its_own_runtime(tmp_path: Path, pdf: Path) -> None:
         f"""
         import gc, os, sys
         import mineru_engine
-        from mineru_engine.runtime.registry import get_runtime
+        from mineru_engine.resident import runtime_for
         parse = lambda: "Harbour report" in mineru_engine.parse({str(pdf)!r}, tier="flash").markdown()
         settings = mineru_engine.Settings.load()
         assert parse()
-        workers = set(get_runtime(settings).worker_pids())
+        workers = set(runtime_for(settings).worker_pids())
         child = os.fork()
         gc.collect()
         if child == 0:
             good = parse()
-            own = get_runtime(settings)
+            own = runtime_for(settings)
             good = good and own.pid == os.getpid() and not workers & set(own.worker_pids())
             mineru_engine.shutdown_cached_models()
             gc.collect()
             sys.exit(0 if good else 3)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert parse()
-        assert workers & set(get_runtime(settings).worker_pids())
+        assert workers & set(runtime_for(settings).worker_pids())
         print("fine")
         """,
     )

@@ -1,0 +1,73 @@
+"""Pixels to image files, as a vision-language model gets them.
+
+PNG is written with ISA-L's deflate and unfiltered rows (PNG specification, third edition, W3C 2025): on rendered
+pages a twelfth of the time of OpenCV's encoder for files a fifth larger, and lossless all the same. An image without
+colour is stored as grey, which decodes to the same pixels.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from binascii import b2a_base64
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mineru_engine.options import ImageFormat
+from mineru_engine.vlm.transport import EncodedImage
+
+try:
+    from isal.isal_zlib import compress
+except ImportError:  # no wheel for this processor: the same format, only slower
+    from zlib import compress
+
+if TYPE_CHECKING:
+    from mineru_engine.pdf.pages import Pixels
+
+__all__ = ("encode_image",)
+
+_QUALITY = 95
+_GREY, _RGB = 0, 2  # PNG colour types
+
+
+def encode_image(pixels: Pixels, image_format: ImageFormat) -> EncodedImage:
+    """A file of that format, in base64.
+
+    :param pixels: RGB, shape (height, width, 3).
+    """
+    if _is_grey(pixels):
+        pixels = pixels[:, :, 0]
+    data = _png(pixels) if image_format is ImageFormat.PNG else _by_opencv(pixels, image_format)
+    return EncodedImage(b2a_base64(data, newline=False).decode("ascii"), f"image/{image_format}")
+
+
+def _is_grey(pixels: Pixels) -> bool:
+    for part in (pixels[::8, ::8], pixels):  # colour mostly shows in a few pixels
+        if not (np.array_equal(part[:, :, 0], part[:, :, 1]) and np.array_equal(part[:, :, 1], part[:, :, 2])):
+            return False
+    return True
+
+
+def _png(pixels: Pixels) -> bytes:
+    height, width = pixels.shape[:2]
+    rows = np.zeros((height, 1 + pixels[0].size), dtype=np.uint8)  # each row starts with its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, _GREY if pixels.ndim == 2 else _RGB, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", compress(rows.data, 1)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(body, zlib.crc32(kind)))
+
+
+def _by_opencv(pixels: Pixels, image_format: ImageFormat) -> bytes:
+    import cv2
+
+    swapped = pixels if pixels.ndim == 2 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    flag = cv2.IMWRITE_JPEG_QUALITY if image_format is ImageFormat.JPEG else cv2.IMWRITE_WEBP_QUALITY
+    done, data = cv2.imencode(f".{image_format}", np.ascontiguousarray(swapped), [flag, _QUALITY])
+    if not done:
+        raise ValueError(f"OpenCV cannot write an image of {pixels.shape[1]} x {pixels.shape[0]} as {image_format}")
+    return bytes(data)
