@@ -21,7 +21,7 @@ from mineru_cli.signals import Interrupts, interrupts
 from mineru_cli.writing import Writer
 from mineru_engine import api
 from mineru_engine.errors import ErrorCode, MineruError
-from mineru_engine.options import ParseOptions
+from mineru_engine.options import ParseOptions, Tier
 from mineru_engine.progress import Progress
 from mineru_engine.result import ParseResult, ParseStatus
 from mineru_engine.runtime.registry import shutdown_cached_models
@@ -30,6 +30,7 @@ from mineru_engine.settings import Settings
 __all__ = ("Job", "run_job")
 
 _MAX_DEFAULT_CONCURRENCY = 4
+_MODEL_CONCURRENCY = 8
 _NOTICES = 20
 _USAGE = {ErrorCode.OPTION_INVALID, ErrorCode.PAGE_RANGE_INVALID, ErrorCode.SETTING_INVALID}
 
@@ -111,7 +112,8 @@ class _Run:
         self._documents = documents
         self._writer = Writer(job, settings, options)
         self._outcomes = [Outcome(document.label, Status.CANCELLED) for document in documents]
-        self._slots = asyncio.Semaphore(job.concurrency or _default_concurrency())
+        tier = options.effective_tier(settings.model.vlm)
+        self._slots = asyncio.Semaphore(job.concurrency or _default_concurrency(tier))
         self._board = Board(len(documents), enabled=not job.quiet)
 
     async def all(self, signals: Interrupts) -> list[Outcome]:
@@ -200,7 +202,9 @@ def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.cancel()
 
 
-def _default_concurrency() -> int:
+def _default_concurrency(tier: Tier) -> int:
+    """Documents at once: with a model they mostly wait for it, else they share the cores."""
+    from mineru_engine.resident import needs_model
     from mineru_engine.workers.pool import usable_cores
 
-    return min(usable_cores(), _MAX_DEFAULT_CONCURRENCY)
+    return _MODEL_CONCURRENCY if needs_model(tier) else min(usable_cores(), _MAX_DEFAULT_CONCURRENCY)

@@ -99,13 +99,21 @@ def _totals(outcomes: Sequence[Outcome]) -> str:
     return ", ".join([f"{done} of {len(outcomes)} documents done", *others])
 
 
+_SAID_ONCE = {"engine_builtin"}
+"""Notices about the run: the same for all its documents."""
+
+
 def print_notices(outcomes: Sequence[Outcome], *, limit: int) -> None:
     """What a reader of the results should know: lost pages, fallbacks, notices.
 
     :param limit: most lines for one document.
     """
+    everywhere = {str(item["code"]): item for outcome in outcomes for item in outcome.diagnostics}
+    for code in _SAID_ONCE & everywhere.keys():
+        _say(one_line(f"{everywhere[code]['message']} ({code})"))
     for outcome in outcomes:
-        for code, found in _by_code(outcome.diagnostics)[:limit]:
+        told = [item for item in outcome.diagnostics if item["code"] not in _SAID_ONCE]
+        for code, found in _by_code(told)[:limit]:
             pages = sorted({item["page"] for item in found if isinstance(item["page"], int)})
             where = f" page {_ranges([page + 1 for page in pages])}" if pages else ""
             _say(one_line(f"{outcome.path}{where}: {found[0]['message']} ({code})"))

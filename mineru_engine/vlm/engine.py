@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mineru_engine.errors import EngineDeadError, EngineError
+from mineru_engine.errors import EngineDeadError, EngineError, EngineUnavailableError, MineruError
 from mineru_engine.runtime.gate import RequestGate
 from mineru_engine.vlm.config import VlmConfig
 from mineru_engine.vlm.transport import EngineInfo, Transport, VlmReply, VlmRequest
@@ -62,7 +62,7 @@ class VlmEngine:
         self._transport = transport
         self._gate = RequestGate(min(config.max_concurrency, transport.concurrency or config.max_concurrency))
         self._starting: asyncio.Task[EngineInfo] | None = None
-        self._error: EngineError | None = None
+        self._error: MineruError | None = None
         self._running: set[asyncio.Task[object]] = set()
         self._abandoned: set[asyncio.Task[object]] = set()
         self._latencies: deque[float] = deque(maxlen=_RECENT)
@@ -101,21 +101,24 @@ class VlmEngine:
 
         Cancelling one who waits leaves the start to the others.
 
-        :raises EngineError: if it does not come up; the engine is dead then.
+        :raises MineruError: if it does not come up, because of an option or of itself; the engine is dead then.
         """
         if self._starting is None:
             self._starting = asyncio.create_task(self._start(), name="mineru-engine-start")
         try:
             return await asyncio.shield(self._starting)
-        except EngineError as exc:
+        except MineruError as exc:
             raise copy.copy(exc) from exc  # each document writes its name into its own
 
     async def _start(self) -> EngineInfo:
         try:
             self.info = await self._transport.start()
-        except EngineError as exc:
+        except MineruError as exc:
             self._error = exc
             raise
+        except Exception as exc:
+            self._error = EngineUnavailableError(f"the engine did not start: {type(exc).__name__}: {exc}"[:500])
+            raise self._error from exc
         return self.info
 
     async def ask(self, document: str, request: VlmRequest) -> VlmReply:
