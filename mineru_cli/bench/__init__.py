@@ -1,0 +1,1 @@
+"""The benchmark harness: workloads, modes, sampling, reports and their comparison."""
