@@ -24,6 +24,7 @@ REQUIREMENTS = (  # used in a source tree that is not installed; a test compares
     "numpy>=2,<3",
     "pillow>=11",
     "opencv-python-headless>=4.10",
+    "isal>=1.7; platform_machine in 'x86_64 AMD64 aarch64 arm64'",
     "loguru>=0.7.2",
     "typer>=0.16",
     "rich>=13.9",

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from mineru_engine.doctor.finding import Finding, Level, without_credentials
+from mineru_engine.doctor.finding import Finding, Level
+from mineru_engine.errors import EngineUnavailableError
 from mineru_engine.settings import VlmSettings
+
+if TYPE_CHECKING:
+    import httpx
+
+    from mineru_engine.vlm.server_address import ServerAddress
 
 __all__ = ("server",)
 
@@ -21,34 +28,36 @@ def server(vlm: VlmSettings) -> Iterator[Finding]:
         return
     import httpx
 
-    shown = without_credentials(vlm.server_url)
-    base = vlm.server_url.rstrip("/").removesuffix("/v1")
-    headers = {"Authorization": f"Bearer {vlm.api_key.get_secret_value()}"} if vlm.api_key else {}
-    with httpx.Client(timeout=_TIMEOUT_S, headers=headers, follow_redirects=False) as client:
+    from mineru_engine.vlm.server_address import ServerAddress
+
+    try:
+        address = ServerAddress.parse(vlm.server_url, vlm.api_key)
+    except EngineUnavailableError as exc:
+        yield Finding(_SUBJECT, Level.BROKEN, exc.message, exc.hint)
+        return
+    with httpx.Client(timeout=_TIMEOUT_S, headers=address.headers, follow_redirects=False) as client:
         try:
-            answer = client.get(f"{base}/v1/models")
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
-            reason = str(exc) or type(exc).__name__
-            reason = reason.replace(vlm.server_url, shown)
+            answer = client.get(f"{address.base}/v1/models")
+        except httpx.HTTPError as exc:
+            reason = address.redact(str(exc)) or type(exc).__name__
             hint = "is the server running, and is the URL right? (it is the part before /v1)"
-            yield Finding(_SUBJECT, Level.BROKEN, f"{shown} does not answer: {reason}", hint)
+            yield Finding(_SUBJECT, Level.BROKEN, f"{address.base} does not answer: {reason}", hint)
             return
-        yield _judge(vlm, shown, answer, _version(client, base))
+        yield _judge(vlm, address, answer, _version(client, address.base))
 
 
-def _judge(vlm: VlmSettings, shown: str, answer: object, version: str | None) -> Finding:
-    import httpx
+def _judge(vlm: VlmSettings, address: ServerAddress, answer: httpx.Response, version: str | None) -> Finding:
+    from mineru_engine.vlm.discovery import served_models
 
-    assert isinstance(answer, httpx.Response)
+    shown = address.base
     details: dict[str, object] = {"url": shown, "status": answer.status_code, "version": version}
     if answer.status_code in {401, 403}:
-        given = "the API key was refused" if vlm.api_key else "it wants an API key"
-        return Finding(_SUBJECT, Level.BROKEN, f"{shown}: {given}", "set MINERU_MODEL_VLM_API_KEY", details)
-    models = _models(answer)
+        return Finding(_SUBJECT, Level.BROKEN, f"{shown}: {address.refusal}", "set MINERU_MODEL_VLM_API_KEY", details)
+    models = served_models(answer.content) if answer.is_success else None
     if models is None:
         message = f"{shown} answers HTTP {answer.status_code}, but not as an OpenAI-compatible server"
         return Finding(_SUBJECT, Level.BROKEN, message, "the URL is the part before /v1/models", details)
-    details["models"] = models
+    details["models"] = list(models)
     listed = ", ".join(models) or "none"
     if vlm.model and vlm.model not in models:
         message = f"{shown} does not serve {vlm.model}; it serves: {listed}"
@@ -57,23 +66,14 @@ def _judge(vlm: VlmSettings, shown: str, answer: object, version: str | None) ->
     return Finding(_SUBJECT, Level.OK, f"{shown} serves {listed}{engine}", details=details)
 
 
-def _models(answer: object) -> list[str] | None:
-    import httpx
-
-    assert isinstance(answer, httpx.Response)
-    try:
-        return [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else None
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _version(client: object, base: str) -> str | None:
+def _version(client: httpx.Client, base: str) -> str | None:
     """vLLM's version; other servers have no such place."""
     import httpx
 
-    assert isinstance(client, httpx.Client)
+    from mineru_engine.vlm.discovery import software_version
+
     try:
         answer = client.get(f"{base}/version")
-        return str(answer.json()["version"]) if answer.is_success else None
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+    except httpx.HTTPError:
         return None
+    return software_version(answer.content) if answer.is_success else None

@@ -32,7 +32,7 @@ class VlmConfig:
     """
 
     engine: Engine
-    server_url: str | None = None
+    server_url: str | None = field(default=None, repr=False)  # it may hold a password
     api_key: SecretStr | None = field(default=None, repr=False)
     model: str | None = None
     max_concurrency: int = 100
