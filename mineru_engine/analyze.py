@@ -271,6 +271,10 @@ class _DocumentReader:
         self._check_something_read(readings)
         blocks = [reading.blocks for reading in readings]
         join_pages(blocks)
+        if self._settings.enhance.active:
+            from mineru_engine.enhance import enhance
+
+            await enhance(blocks, pages, self._settings.enhance, self._note)
         index_map = [] if len(pages) == facts["page_count"] else pages
         kinds = {reading.index: reading.kind for reading in readings}
         extensions = {"docvortex_layout": layout_extension(readings)}

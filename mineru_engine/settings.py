@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, Valid
 from mineru_engine.errors import ErrorCode, OptionError
 from mineru_engine.options import Engine, ImageFormat
 
-__all__ = ("ModelSettings", "ProcessingSettings", "Settings", "VlmSettings", "WorkerSettings")
+__all__ = ("EnhanceSettings", "ModelSettings", "ProcessingSettings", "Settings", "VlmSettings", "WorkerSettings")
 
 CONFIG_NAME = "mineru.toml"
 ENV_PREFIX = "MINERU_"
@@ -75,12 +75,29 @@ class WorkerSettings(_Section):
     max_tasks: int = Field(default=500, ge=1, description="tasks after which a worker is replaced")
 
 
+class EnhanceSettings(_Section):
+    """A language model that looks at the finished document; off unless one of the two switches is on."""
+
+    server_url: str | None = Field(default=None, description="base URL of an OpenAI-compatible server")
+    api_key: SecretStr | None = Field(default=None, description="sent as a bearer token to enhance.server_url only")
+    model: str | None = Field(default=None, description="model name at the server; default its only one")
+    title_levels: bool = Field(default=False, description="ask it for the levels of all headings")
+    tables: bool = Field(default=False, description="ask it which tables go on across pages")
+    timeout: float = Field(default=60.0, gt=0, description="seconds for one question, tries again included")
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to ask for."""
+        return self.title_levels or self.tables
+
+
 class Settings(_Section):
     """All settings. Build with :meth:`load`; plain ``Settings()`` is the defaults alone."""
 
     model: ModelSettings = ModelSettings()
     processing: ProcessingSettings = ProcessingSettings()
     worker: WorkerSettings = WorkerSettings()
+    enhance: EnhanceSettings = EnhanceSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

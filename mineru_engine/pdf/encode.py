@@ -36,17 +36,23 @@ def encode_image(pixels: Pixels, image_format: ImageFormat) -> EncodedImage:
 
     :param pixels: RGB, shape (height, width, 3).
     """
-    if _is_grey(pixels):
-        pixels = pixels[:, :, 0]
-    data = _png(pixels) if image_format is ImageFormat.PNG else _by_opencv(pixels, image_format)
+    grey = _grey(pixels)
+    plane = pixels if grey is None else grey
+    data = _png(plane) if image_format is ImageFormat.PNG else _by_opencv(plane, image_format)
     return EncodedImage(b2a_base64(data, newline=False).decode("ascii"), f"image/{image_format}")
 
 
-def _is_grey(pixels: Pixels) -> bool:
-    for part in (pixels[::8, ::8], pixels):  # colour mostly shows in a few pixels
-        if not (np.array_equal(part[:, :, 0], part[:, :, 1]) and np.array_equal(part[:, :, 1], part[:, :, 2])):
-            return False
-    return True
+def _grey(pixels: Pixels) -> Pixels | None:
+    """The one channel of an image without colour, shape (height, width)."""
+    import cv2
+
+    sample = pixels[::8, ::8]
+    if (sample[:, :, :2] != sample[:, :, 1:]).any():  # colour mostly shows in a few pixels
+        return None
+    red, green, blue = cv2.split(pixels)
+    if cv2.norm(red, green, cv2.NORM_INF) or cv2.norm(green, blue, cv2.NORM_INF):
+        return None
+    return np.asarray(red, dtype=np.uint8)
 
 
 def _png(pixels: Pixels) -> bytes:

@@ -14,11 +14,13 @@ from docvortex.analyzers.pdf import PDFTableRecoveryError, prepare_table_page, r
 from docvortex.assets import encode_crop_as_jpeg_data_uri
 from docvortex.geometry import normalize_quarter_turn_angle
 
+from mineru_engine.errors import MineruError
 from mineru_engine.options import ImageFormat
 from mineru_engine.pdf.encode import encode_image
 from mineru_engine.pdf.lines import area, covered
 from mineru_engine.pdf.native import layer_lines
 from mineru_engine.pdf.paragraphs import Paragraph, join_rows
+from mineru_engine.pdf.pixels_image import PixelsImage, pixels_of
 from mineru_engine.pdf.source import PdfSource, open_source
 from mineru_engine.pdf.spec import SourceSpec
 from mineru_engine.pdf.tasks import judge_page
@@ -27,7 +29,6 @@ from mineru_engine.vlm import protocol
 from mineru_engine.vlm.blocks import TEXT_TYPES, VISUAL_TYPES, raw_page
 
 if TYPE_CHECKING:
-
     from mineru_engine.pdf.lines import Box, TextLine
     from mineru_engine.pdf.pages import PageSource, Pixels
 
@@ -49,13 +50,23 @@ def look_at_page(source: dict[str, Any], page: int, image_format: str, ocr_mode:
         and, unless the page is blank or cannot be loaded, ``image``.
     """
     document = open_source(SourceSpec(**source))
-    item = judge_page(document, page)
+    item = _unjudged(document, page) if ocr_mode == "ocr" else judge_page(document, page)
     layer = item["layer"]
     item["fill"] = ocr_mode != "ocr" and (layer == TextLayer.GOOD or (ocr_mode == "txt" and layer in _WORDS))
     if layer is not None and layer != TextLayer.BLANK:
         pixels = document.render_square(page, protocol.LAYOUT_SIDE)
         item["image"] = _sent(pixels, image_format)
     return item
+
+
+def _unjudged(document: PageSource, page: int) -> dict[str, Any]:
+    """A page whose text layer nobody wants to use."""
+    try:
+        size, problem = document.page_size(page), None
+    except MineruError as exc:
+        size, problem = None, exc.message
+    layer = None if problem else TextLayer.NONE
+    return {"index": page, "size": size, "layer": layer, "chars": 0, "problem": problem}
 
 
 _WORDS: Final = (TextLayer.GOOD, TextLayer.OCR_LAYER, TextLayer.GARBLED)
@@ -117,12 +128,9 @@ def _sent(pixels: Pixels, image_format: str) -> dict[str, str]:
 def _cut(
     pixels: Pixels, blocks: list[RawBlock], image_analysis: bool, image_format: str, *, pictures: bool = True
 ) -> dict[str, Any]:
-    from PIL import Image
-
-    page = Image.fromarray(pixels)
-    asked = protocol.crop_blocks(page, blocks, image_analysis=image_analysis)
+    asked = protocol.crop_blocks(PixelsImage(pixels), blocks, image_analysis=image_analysis)
     questions = [
-        {"block": index, "type": kind, "image": _sent(np.asarray(crop), image_format)}
+        {"block": index, "type": kind, "image": _sent(pixels_of(crop), image_format)}
         for index, kind, crop in asked
         if not (_TEXT in blocks[index] or _TABLE in blocks[index])
     ]

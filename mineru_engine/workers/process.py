@@ -47,6 +47,9 @@ class WorkerProcess:
         # One task per core already: libraries that start a thread per core would only get in each other's way.
         env.setdefault("OMP_NUM_THREADS", "1")
         env.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Page bitmaps come and go: memory that glibc gives back at once costs a page fault for each 4 KiB next time.
+        env.setdefault("MALLOC_MMAP_THRESHOLD_", str(32 << 20))
+        env.setdefault("MALLOC_TRIM_THRESHOLD_", str(64 << 20))
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             sys.executable,
