@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from mineru_engine.errors import ErrorCode, InputError
+from mineru_engine.resident import needs_model
+from mineru_engine.vlm.config import VlmConfig
 
 if TYPE_CHECKING:
     from mineru_engine.options import ParseOptions
@@ -99,12 +102,20 @@ def _size(path: Path) -> int | None:
         return None
 
 
+def _model_of(options: ParseOptions, settings: Settings) -> list[str | None]:
+    config = VlmConfig.resolve(settings.model.vlm, options)
+    url = urlsplit(config.server_url or "")
+    return [config.engine, url.hostname, str(url.port), config.model, config.image_format, config.options]
+
+
 def fingerprint(options: ParseOptions, settings: Settings, formats: Sequence[OutputFormat], *, layout: bool) -> str:
     """A digest of everything but the input that decides what is written. No secret goes into it."""
-    vlm = settings.model.vlm
+    vlm, enhance = settings.model.vlm, settings.enhance
+    tier = options.effective_tier(vlm)
     chosen = {
-        "options": {**options.fingerprint(), "tier": str(options.effective_tier(vlm))},
-        "vlm": {"engine": str(vlm.engine), "configured": bool(vlm.server_url or vlm.model), "model": vlm.model},
+        "options": {**options.fingerprint(), "tier": str(tier)},
+        "vlm": _model_of(options, settings) if needs_model(tier) else None,
+        "enhance": [enhance.title_levels, enhance.tables, enhance.model] if enhance.active else None,
         "formats": sorted(str(item) for item in formats),
         "layout": layout,
     }

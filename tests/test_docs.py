@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import shlex
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import mineru_engine
 from mineru_cli.app import app
@@ -144,6 +146,9 @@ def check_command(words: list[str]) -> None:
     for word in words:
         if word.startswith(OWN_FOLDERS) and not re.search(r"[*?]", word):
             assert (ROOT / word).exists(), words
+        if word.startswith("benchmarks."):
+            place = ROOT / word.replace(".", "/")
+            assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), words
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -171,6 +176,7 @@ def test_the_main_pages_show_commands(page: str) -> None:
         "DEBUG=1 mineru parse x.pdf --json | mineru config shown",
         "make nonsense",
         "mineru parse demo/no-such-file.pdf > x.md",
+        "python -m benchmarks.no_such_script",
     ],
 )
 def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:
@@ -179,34 +185,52 @@ def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:
             check_command(words)
 
 
-def options() -> set[str]:
-    """Long options of all commands."""
-    waiting: list[Any] = [typer.main.get_command(app)]
-    found = {"--help"}
-    while waiting:
-        command = waiting.pop()
-        waiting += getattr(command, "commands", {}).values()
-        for parameter in command.params:
-            found |= {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--")}
-    return found
+MINERU: Any = typer.main.get_command(app)
+
+
+def options(command: Any = MINERU) -> set[str]:
+    """Long options of a command and those below it."""
+    found = {"--help"} if command is MINERU else set()
+    for parameter in command.params:
+        found |= {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--")}
+    return found.union(*(options(below) for below in getattr(command, "commands", {}).values()))
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
 
 
 @pytest.mark.parametrize("page", CLI_PAGES)
-def test_every_option_is_described(page: str) -> None:
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", read(page))) == options()
+@pytest.mark.parametrize("name", MINERU.commands)
+def test_every_option_is_described_under_its_command(name: str, page: str) -> None:
+    assert options_in(section(read(page), f"`mineru {name}`")) == options(MINERU.commands[name])
 
 
 @pytest.mark.parametrize("page", USER_PAGES)
 def test_no_option_is_made_up(page: str) -> None:
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", prose(read(page)))) <= options()
+    assert options_in(prose(read(page))) <= options()
 
 
 # --- Python ---
 
 
+TAKE_OPTIONS = {
+    function.__name__: function
+    for function in (
+        mineru_engine.parse,
+        mineru_engine.parse_async,
+        mineru_engine.doc_analyze,
+        mineru_engine.aio_doc_analyze,
+        mineru_engine.preload,
+        mineru_engine.preload_async,
+    )
+}
+
+
 def check_python(code: str) -> None:
     """Fail if an example does not compile, imports what is not there, or passes an option that does not exist."""
     tree = ast.parse(code)
+    compile(tree, "example", "exec")
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "mineru_engine":
             missing = {alias.name for alias in node.names} - set(mineru_engine.__all__)
@@ -218,10 +242,10 @@ def check_python(code: str) -> None:
 def _check_call(call: ast.Call) -> None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    if name in {"parse", "parse_async", "doc_analyze", "aio_doc_analyze"}:
+    if name in TAKE_OPTIONS:
         plain = {key: value.value for key, value in given.items() if isinstance(value, ast.Constant)}
         ParseOptions.create(**plain)
-        assert given.keys() <= {*ParseOptions.model_fields, "settings", "on_progress"}
+        assert given.keys() - ParseOptions.model_fields <= inspect.signature(TAKE_OPTIONS[name]).parameters.keys()
     if name == "save" and "formats" in given:
         assert [OutputFormat(item) for item in ast.literal_eval(given["formats"])]
     if name == "load" and "overrides" in given:
@@ -241,6 +265,8 @@ def test_python_examples_use_what_there_is(page: str) -> None:
         "parse('x.pdf', tire='basic')",
         "parse('x.pdf', tier='best')",
         "parse_async('x.pdf', progress=print)",
+        "preload(tier='high', on_progress=print)",
+        "await parse_async('x.pdf')",
         "result.save('out', formats=['txt'])",
         "Settings.load(overrides={'worker.process': 1})",
         "def broken(:",
@@ -276,6 +302,7 @@ def test_the_measured_section_can_be_filled_by_a_script(page: str) -> None:
 
 
 def source_files() -> list[Path]:
+    """Ours: engine and command line."""
     return [path for package in ("mineru_engine", "mineru_cli") for path in sorted((ROOT / package).rglob("*.py"))]
 
 
@@ -364,10 +391,10 @@ def _codes(argument: ast.expr, function: Any, by_name: dict[str, Any], passes_on
 
 @cache
 def all_diagnostic_codes() -> frozenset[str]:
+    """Codes of what can be said about a document: not those of ``mineru bench``, which speak of measurements."""
     passes_on = frozenset({"_read_whole"})  # docvortex's own codes
-    return frozenset(
-        code for path in source_files() for code in diagnostic_codes(path.read_text("utf-8"), passes_on=passes_on)
-    )
+    paths = [path for path in source_files() if ROOT / "mineru_cli" / "bench" not in path.parents]
+    return frozenset(code for path in paths for code in diagnostic_codes(path.read_text("utf-8"), passes_on=passes_on))
 
 
 @pytest.mark.parametrize(
@@ -402,6 +429,7 @@ def test_codes_are_collected_from_every_shape() -> None:
     with pytest.raises(AssertionError, match="what code is this"):
         diagnostic_codes("def work(code):\n    self._note(code, 'text')\n")
     assert {"page_timeout", "copy_forbidden", "layout_not_drawn", "attachment_failed"} <= all_diagnostic_codes()
+    assert {"vlm_page_failed", "engine_builtin", "enhance_failed"} <= all_diagnostic_codes()
 
 
 # --- Tables ---
@@ -448,6 +476,22 @@ def test_the_json_line_has_the_fields_shown(page: str, capfdbinary: pytest.Captu
     assert list(json.loads(shown)) == list(json.loads(capfdbinary.readouterr().out))
     for status in Status:
         assert f"`{status}`" in read(page)
+
+
+@pytest.mark.parametrize("page", CLI_PAGES)
+def test_the_settings_are_printed_as_shown(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shown,) = (body for body in blocks(read(page), "console") if "config show" in body)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINERU_WORKER_PROCESSES", "1")
+    command, printed = shown.split("\n", 1)
+    assert command == "$ MINERU_WORKER_PROCESSES=1 mineru config show"
+    assert printed == CliRunner().invoke(app, ["config", "show"]).stdout
+
+
+def test_the_extension_has_the_fields_shown() -> None:
+    middle, _ = mineru_engine.doc_analyze(b"a,b\n1,2\n", "x.csv", tier="flash")
+    listed = first_column(section(read("docs/output.md"), "The extension `mineru`"))
+    assert listed == list(middle.extensions["mineru"])
 
 
 def test_the_manifest_has_the_fields_shown() -> None:

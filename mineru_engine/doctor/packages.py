@@ -29,6 +29,7 @@ REQUIREMENTS = (  # used in a source tree that is not installed; a test compares
     "typer>=0.16",
     "rich>=13.9",
     "httpx>=0.28",
+    "aiohttp>=3.11,<4",
     "orjson>=3.10",
     "platformdirs>=4",
     "pydantic>=2.12.5,<3",

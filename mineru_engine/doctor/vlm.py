@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mineru_engine.doctor.finding import Finding, Level
-from mineru_engine.errors import EngineUnavailableError
+from mineru_engine.errors import EngineError
+from mineru_engine.options import Engine
 from mineru_engine.settings import VlmSettings
 
 if TYPE_CHECKING:
-    import httpx
-
-    from mineru_engine.vlm.server_address import ServerAddress
+    from mineru_engine.vlm.server_client import Answer
 
 __all__ = ("server",)
 
@@ -23,39 +23,44 @@ _SUBJECT = "vlm server"
 def server(vlm: VlmSettings) -> Iterator[Finding]:
     """Ask for the model list, with the key; the key never shows."""
     if not vlm.server_url:
-        message = "not configured; tiers high and xhigh need one"
+        message = "not configured; tiers high and xhigh use a local engine, or the built-in models"
         yield Finding(_SUBJECT, Level.NOTE, message, "set MINERU_MODEL_VLM_SERVER_URL")
         return
-    import httpx
-
-    from mineru_engine.vlm.server_address import ServerAddress
-
     try:
-        address = ServerAddress.parse(vlm.server_url, vlm.api_key)
-    except EngineUnavailableError as exc:
+        yield asyncio.run(_ask(vlm))
+    except EngineError as exc:
         yield Finding(_SUBJECT, Level.BROKEN, exc.message, exc.hint)
-        return
-    with httpx.Client(timeout=_TIMEOUT_S, headers=address.headers, follow_redirects=False) as client:
-        try:
-            answer = client.get(f"{address.base}/v1/models")
-        except httpx.HTTPError as exc:
-            reason = address.redact(str(exc)) or type(exc).__name__
-            hint = "is the server running, and is the URL right? (it is the part before /v1)"
-            yield Finding(_SUBJECT, Level.BROKEN, f"{address.base} does not answer: {reason}", hint)
-            return
-        yield _judge(vlm, address, answer, _version(client, address.base))
 
 
-def _judge(vlm: VlmSettings, address: ServerAddress, answer: httpx.Response, version: str | None) -> Finding:
+async def _ask(vlm: VlmSettings) -> Finding:
+    """Ask as the engine does, but once."""
+    from mineru_engine.vlm.config import VlmConfig
+    from mineru_engine.vlm.discovery import ask_for_models, software_version
+    from mineru_engine.vlm.server_client import ServerClient
+
+    config = VlmConfig(
+        Engine.HTTP,
+        vlm.server_url,
+        vlm.api_key,
+        connect_timeout=_TIMEOUT_S,
+        max_retries=0,
+        proxy_from_env=vlm.proxy_from_env,
+    )
+    client = ServerClient(config)
+    try:
+        answer = await ask_for_models(client, _TIMEOUT_S)
+        return _judge(vlm, client.base, answer, await software_version(client, _TIMEOUT_S))
+    finally:
+        await client.aclose()
+
+
+def _judge(vlm: VlmSettings, shown: str, answer: Answer, version: str | None) -> Finding:
     from mineru_engine.vlm.discovery import served_models
 
-    shown = address.base
-    details: dict[str, object] = {"url": shown, "status": answer.status_code, "version": version}
-    if answer.status_code in {401, 403}:
-        return Finding(_SUBJECT, Level.BROKEN, f"{shown}: {address.refusal}", "set MINERU_MODEL_VLM_API_KEY", details)
-    models = served_models(answer.content) if answer.is_success else None
+    details: dict[str, object] = {"url": shown, "status": answer.status, "version": version}
+    models = served_models(answer)
     if models is None:
-        message = f"{shown} answers HTTP {answer.status_code}, but not as an OpenAI-compatible server"
+        message = f"{shown} answers HTTP {answer.status}, but not as an OpenAI-compatible server"
         return Finding(_SUBJECT, Level.BROKEN, message, "the URL is the part before /v1/models", details)
     details["models"] = list(models)
     listed = ", ".join(models) or "none"
@@ -64,16 +69,3 @@ def _judge(vlm: VlmSettings, address: ServerAddress, answer: httpx.Response, ver
         return Finding(_SUBJECT, Level.BROKEN, message, "set MINERU_MODEL_VLM_MODEL to one of them", details)
     engine = f", vLLM {version}" if version else ""
     return Finding(_SUBJECT, Level.OK, f"{shown} serves {listed}{engine}", details=details)
-
-
-def _version(client: httpx.Client, base: str) -> str | None:
-    """vLLM's version; other servers have no such place."""
-    import httpx
-
-    from mineru_engine.vlm.discovery import software_version
-
-    try:
-        answer = client.get(f"{base}/version")
-    except httpx.HTTPError:
-        return None
-    return software_version(answer.content) if answer.is_success else None

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
@@ -18,7 +17,7 @@ from mineru_engine.settings import EnhanceSettings
 from mineru_engine.vlm.chat import BadAnswerError, error_message, read_reply
 from mineru_engine.vlm.config import VlmConfig
 from mineru_engine.vlm.discovery import discover
-from mineru_engine.vlm.server_client import ServerClient
+from mineru_engine.vlm.server_client import Answer, ServerClient
 
 __all__ = ("LanguageModel", "language_model")
 
@@ -67,17 +66,17 @@ class LanguageModel:
     async def _complete(self, messages: list[dict[str, str]]) -> str:
         json_mode = self._json_mode
         answer = await self._post(messages, json_mode)
-        if answer.status_code == httpx.codes.BAD_REQUEST and json_mode:
+        if answer.status == 400 and json_mode:
             self._json_mode = False
             answer = await self._post(messages, json_mode=False)
         if not answer.is_success:
-            raise BadAnswerError(f"HTTP {answer.status_code}: {error_message(answer.content)}")
-        reply = read_reply(answer.content)
+            raise BadAnswerError(f"HTTP {answer.status}: {error_message(answer.body)}")
+        reply = read_reply(answer.body)
         if reply.truncated:
             raise BadAnswerError("the model's answer reached its length limit")
         return reply.text
 
-    async def _post(self, messages: list[dict[str, str]], json_mode: bool) -> httpx.Response:
+    async def _post(self, messages: list[dict[str, str]], json_mode: bool) -> Answer:
         wanted = {"response_format": {"type": "json_object"}} if json_mode else {}
         body = orjson.dumps({"model": self._name, "messages": messages, "temperature": 0, **wanted})
         return await self._client.ask("POST", "/v1/chat/completions", body, seconds=self._seconds)

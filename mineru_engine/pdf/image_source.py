@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from mineru_engine.detect import READER_ERRORS
 from mineru_engine.errors import DamagedDocumentError, ErrorCode
@@ -21,14 +21,14 @@ _IMAGE_DPI = 200.0
 
 
 class ImageSource(PageSource):
-    """An image file; every frame of a multi-page TIFF (or GIF, WebP) is a page."""
+    """An image file, on disk or in memory; every frame of a multi-page TIFF (or GIF, WebP) is a page."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: Path | BinaryIO) -> None:
         _register_heif()
         from PIL import Image
 
         try:
-            self.image: Image.Image = Image.open(path)
+            self.image: Image.Image = Image.open(file)
             self.page_count = int(getattr(self.image, "n_frames", 1))
         except Image.DecompressionBombError as exc:
             raise DamagedDocumentError("the image is too large to decode", code=ErrorCode.FILE_TOO_LARGE) from exc

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from mineru_engine.pdf.lines import TextLine, clip_unit
 from mineru_engine.pdf.text_models import Image, Quad, Reading, crop_quad, find_quads, quad_size, recognize
-from mineru_engine.pdf.upright import is_tall
+from mineru_engine.pdf.upright import is_tall, mean_score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,9 @@ _MIN_SCORE: Final = 0.5
 _CERTAIN: Final = 0.8
 _COLUMN: Final = 2.5
 """Height over width from which a box on a horizontal page holds turned text, not one slim character."""
+_HEAD: Final = 6.0
+_TAIL: Final = 3.0
+"""What a glimpse reads of a line's beginning and end, in line heights: 10 to 15 and 5 to 8 Latin letters."""
 
 
 def read_lines(image: Image, *, threads: int) -> list[TextLine]:
@@ -55,6 +59,37 @@ def read_quads(image: Image, quads: Sequence[Quad], *, vertical: bool, threads: 
 def _is_column(quad: Quad) -> bool:
     width, height = quad_size(quad)
     return height > _COLUMN * width
+
+
+def glimpse_quads(image: Image, quads: Sequence[Quad], *, vertical: bool, threads: int) -> list[Reading]:
+    """Like :func:`read_quads` in half the time, but of a long line only the beginning and the end are read.
+
+    Between them the beginning is repeated, to about the right length. Blocks are told apart by bullets, numbers, full
+    stops and lengths: all of that is there.
+    """
+    lengths = [width / max(1.0, height) for width, height in map(quad_size, quads)]
+    long = [i for i, length in enumerate(lengths) if length > 1.2 * (_HEAD + _TAIL)]
+    parts = list(quads)
+    for i in long:
+        parts[i] = _section(quads[i], 0.0, _HEAD / lengths[i])
+    parts += [_section(quads[i], 1 - _TAIL / lengths[i], 1.0) for i in long]
+    readings = read_quads(image, parts, vertical=vertical, threads=threads)
+    for i, tail in zip(long, readings[len(quads) :], strict=True):
+        readings[i] = _filled_up(readings[i], tail, lengths[i])
+    return readings[: len(quads)]
+
+
+def _section(quad: Quad, start: float, stop: float) -> Quad:
+    """The part of a quad between two fractions of its width."""
+    left, right = quad[[0, 3]], quad[[1, 2]]
+    near, far = left + start * (right - left), left + stop * (right - left)
+    return np.stack([near[0], far[0], far[1], near[1]])
+
+
+def _filled_up(head: Reading, tail: Reading, length: float) -> Reading:
+    missing = round(len(head.text) / _HEAD * (length - _HEAD - _TAIL))
+    middle = "".join(islice(cycle(head.text), missing))
+    return Reading(head.text + middle + tail.text, mean_score([head, tail]))
 
 
 def to_lines(image: Image, quads: Sequence[Quad], readings: Sequence[Reading], *, vertical: bool) -> list[TextLine]:

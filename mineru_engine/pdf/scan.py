@@ -10,7 +10,7 @@ import numpy as np
 from mineru_engine.pdf.assemble import RawBlock, assemble_page
 from mineru_engine.pdf.layout import detect_layout
 from mineru_engine.pdf.lines import Box, clip_unit
-from mineru_engine.pdf.ocr import read_quads, to_lines
+from mineru_engine.pdf.ocr import glimpse_quads, read_quads, to_lines
 from mineru_engine.pdf.upright import Upright, flip, is_upside_down, straighten
 
 if TYPE_CHECKING:
@@ -43,7 +43,12 @@ class ScanPage:
 
 
 def read_scan_page(
-    image: Image, lines: Sequence[TextLine] | None = None, *, threads: int, first_page: bool = True
+    image: Image,
+    lines: Sequence[TextLine] | None = None,
+    *,
+    threads: int,
+    first_page: bool = True,
+    glimpse: bool = False,
 ) -> ScanPage:
     """Read a page image.
 
@@ -52,6 +57,7 @@ def read_scan_page(
         and the page is taken to be upright.
     :param threads: intra-op threads of the models.
     :param first_page: whether the page may carry the title of the document.
+    :param glimpse: read only the ends of long lines: enough to tell what a block is, not what it says.
     """
     image = _shrink(image)
     if lines is not None:
@@ -59,11 +65,12 @@ def read_scan_page(
         regions = detect_layout(image, threads=threads)
         blocks = assemble_page(image, regions, lines, first_page=first_page, vertical=vertical)
         return ScanPage(blocks, 0, 0.0, 1.0, sum(len(line.text) for line in lines))
+    read = glimpse_quads if glimpse else read_quads
     page = straighten(image, threads=threads)
-    readings = read_quads(page.image, page.quads, vertical=page.vertical, threads=threads)
+    readings = read(page.image, page.quads, vertical=page.vertical, threads=threads)
     if is_upside_down(page.image, page.quads, readings, threads=threads):
         page = flip(page)
-        readings = read_quads(page.image, page.quads, vertical=page.vertical, threads=threads)
+        readings = read(page.image, page.quads, vertical=page.vertical, threads=threads)
     found = to_lines(page.image, page.quads, readings, vertical=page.vertical)
     regions = detect_layout(page.image, threads=threads)
     blocks = assemble_page(page.image, regions, found, first_page=first_page, vertical=page.vertical)

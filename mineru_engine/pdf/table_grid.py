@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import statistics
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@dataclass(frozen=True, slots=True)
+class TableCell:
+    """A cell as it is written: spans are counted from 1."""
+
+    text: str
+    row_span: int = 1
+    column_span: int = 1
+
+
 def table_html(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequence[TextLine]) -> str:
-    """Build the HTML of a table.
+    """Build the HTML of a table; parameters as for :func:`table_rows`.
+
+    :return: ``<table>...</table>``, or an empty string where no table with two columns can be made out.
+    """
+    rows = table_rows(image, box, lines)
+    body = "".join(f"<tr>{''.join(map(_cell_html, row))}</tr>" for row in rows)
+    return f"<table><tbody>{body}</tbody></table>" if rows else ""
+
+
+def table_rows(
+    image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequence[TextLine]
+) -> list[list[TableCell]]:
+    """Find the cells of a table.
 
     :param image: RGB page.
     :param box: the table, unit coordinates.
     :param lines: text lines in the table.
-    :return: ``<table>...</table>``, or an empty string where no table with two columns can be made out.
+    :return: the cells that begin in each row; empty where no table with two columns can be made out.
     """
     if not lines:
-        return ""
+        return []
     grid = find_grid(image, box, lines)
     if grid is not None:
         _fill(grid, lines)
@@ -37,9 +59,9 @@ def table_html(image: np.ndarray[Any, np.dtype[np.uint8]], box: Box, lines: Sequ
         # A few rules in the heading are no grid: they leave whole rows in one cell.
         grid = cluster_grid(lines)
         if grid is None:
-            return ""
+            return []
         _fill(grid, lines)
-    return _render(grid)
+    return _written_rows(grid)
 
 
 def cluster_grid(lines: Sequence[TextLine]) -> Grid | None:
@@ -184,22 +206,27 @@ def _distance(grid: Grid, cell: Cell, x: float, y: float) -> float:
     return max(left - x, 0.0, x - right) + max(top - y, 0.0, y - bottom)
 
 
-def _render(grid: Grid) -> str:
-    rows: list[str] = []
+def _written_rows(grid: Grid) -> list[list[TableCell]]:
+    rows: list[list[TableCell]] = []
     for index in range(len(grid.ys) - 1):
         cells = [cell for cell in grid.cells if cell.row == index]
         if len(cells) == 1 and not cells[0].lines and cells[0].column_span == len(grid.xs) - 1:
             # A double rule or a frame around the table, not a row.
             continue
         reaching = any(cell.row < index < cell.row + cell.row_span for cell in grid.cells)
-        for texts in ([] if reaching else _inner_rows(cells)) or [[_cell_text(cell) for cell in cells]]:
-            parts: list[str] = []
-            for cell, text in zip(cells, texts, strict=True):
-                spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
-                spans += f' colspan="{cell.column_span}"' if cell.column_span > 1 else ""
-                parts.append(f"<td{spans}>{html.escape(text, quote=False)}</td>")
-            rows.append(f"<tr>{''.join(parts)}</tr>")
-    return f"<table><tbody>{''.join(rows)}</tbody></table>"
+        written = ([] if reaching else _inner_rows(cells)) or [[_cell_text(cell) for cell in cells]]
+        rows.extend([_as_written(*pair) for pair in zip(cells, texts, strict=True)] for texts in written)
+    return rows
+
+
+def _as_written(cell: Cell, text: str) -> TableCell:
+    return TableCell(text, cell.row_span, cell.column_span)
+
+
+def _cell_html(cell: TableCell) -> str:
+    spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
+    spans += f' colspan="{cell.column_span}"' if cell.column_span > 1 else ""
+    return f"<td{spans}>{html.escape(cell.text, quote=False)}</td>"
 
 
 def _cell_text(cell: Cell) -> str:

@@ -70,7 +70,7 @@ def straighten(image: Image, *, threads: int) -> Upright:
     skew = 0.0 if vertical else estimate_skew(quads, image.shape[1])
     to_page = _turn_back(rotation)
     if skew:
-        image, quads, to_upright = _deskew(image, quads, skew)
+        image, quads, to_upright = deskew(image, quads, skew)
         to_page = to_page @ to_upright
     return Upright(image, quads, rotation, skew, vertical, to_page)
 
@@ -195,7 +195,7 @@ def _turn_back(degrees: int) -> Matrix:
     }[degrees % 360]
 
 
-def _deskew(image: Image, quads: Sequence[Quad], skew: float) -> tuple[Image, list[Quad], Matrix]:
+def deskew(image: Image, quads: Sequence[Quad], skew: float) -> tuple[Image, list[Quad], Matrix]:
     """Turn by a small angle on a canvas that keeps every corner.
 
     :return: image, quads, and the matrix from the new unit coordinates to the old ones.

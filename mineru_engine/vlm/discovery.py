@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-import httpx
 import orjson
 
 from mineru_engine.errors import EngineDeadError, EngineError, EngineUnavailableError
 from mineru_engine.vlm.chat import BadAnswerError
-from mineru_engine.vlm.retry import BUSY, CONNECTION_LOST
+from mineru_engine.vlm.retry import BUSY
 from mineru_engine.vlm.server_address import URL_HINT
-from mineru_engine.vlm.server_client import ServerClient
+from mineru_engine.vlm.server_client import Answer, ConnectionLostError, ServerClient
 from mineru_engine.vlm.transport import EngineInfo
 
-__all__ = ("discover", "served_models", "software_version")
+__all__ = ("ask_for_models", "discover", "served_models", "software_version")
 
 _MODEL_HINT = "name one with --model or MINERU_MODEL_VLM_MODEL"
 _MOST_NAMES = 20
@@ -29,45 +28,47 @@ async def discover(client: ServerClient, model: str | None, seconds: float) -> E
     :raises EngineUnavailableError: if it is no OpenAI-compatible server, refuses the key or does not serve the model.
     :raises EngineDeadError: if it cannot be reached, or is too busy to say.
     """
-    again_on = (*CONNECTION_LOST, TimeoutError)
-    try:
-        answer = await client.ask("GET", "/v1/models", seconds=seconds, again_on=again_on)
-    except BadAnswerError as exc:
-        raise EngineUnavailableError(f"{client.base}: {client.quote(str(exc))}", hint=URL_HINT) from None
-    if answer.status_code in BUSY:
-        raise EngineDeadError(f"{client.base} answers every request with HTTP {answer.status_code}")
-    served = served_models(answer.content) if answer.is_success else None
-    if served is None and not (answer.status_code == httpx.codes.NOT_FOUND and model):
+    answer = await ask_for_models(client, seconds)
+    served = served_models(answer)
+    if served is None and not (answer.status == 404 and model):
         raise EngineUnavailableError(
-            f"{client.base} answers HTTP {answer.status_code}, but not as an OpenAI-compatible server", hint=URL_HINT
+            f"{client.base} answers HTTP {answer.status}, but not as an OpenAI-compatible server", hint=URL_HINT
         )
     chosen = model if served is None and model else _choose(model, served or (), client)
-    version = await _version(client, seconds) or answer.headers.get("Server")
+    version = await software_version(client, seconds) or answer.headers.get("Server")
     return EngineInfo("http", chosen, version, client.base, served or ())
 
 
-def served_models(body: bytes) -> tuple[str, ...] | None:
-    """The names in an answer of ``/v1/models``; ``None`` if it is something else."""
+async def ask_for_models(client: ServerClient, seconds: float) -> Answer:
+    """The answer to ``/v1/models``, for :func:`served_models`.
+
+    :raises EngineUnavailableError: if it cannot be read or refuses the key.
+    :raises EngineDeadError: if the server cannot be reached, or is too busy to say.
+    """
     try:
-        return tuple(str(entry["id"]) for entry in orjson.loads(body)["data"])
+        answer = await client.ask("GET", "/v1/models", seconds=seconds, again_on=(ConnectionLostError, TimeoutError))
+    except BadAnswerError as exc:
+        raise EngineUnavailableError(f"{client.base}: {client.quote(str(exc))}", hint=URL_HINT) from None
+    if answer.status in BUSY:
+        raise EngineDeadError(f"{client.base} answers every request with HTTP {answer.status}")
+    return answer
+
+
+def served_models(answer: Answer) -> tuple[str, ...] | None:
+    """The names in an answer to ``/v1/models``; ``None`` if it is something else."""
+    try:
+        return tuple(str(entry["id"]) for entry in orjson.loads(answer.body)["data"]) if answer.is_success else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def software_version(body: bytes) -> str | None:
-    """The version in an answer of vLLM's ``/version``; ``None`` if it is something else."""
-    try:
-        return str(orjson.loads(body)["version"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-async def _version(client: ServerClient, seconds: float) -> str | None:
+async def software_version(client: ServerClient, seconds: float) -> str | None:
+    """The version that vLLM tells; other servers have no such place."""
     try:
         answer = await client.ask_once("GET", "/version", seconds=seconds)
-    except (EngineError, BadAnswerError, TimeoutError, *CONNECTION_LOST):
+        return str(orjson.loads(answer.body)["version"]) if answer.is_success else None
+    except (EngineError, ConnectionLostError, TimeoutError, ValueError, KeyError, TypeError):
         return None
-    return software_version(answer.content) if answer.is_success else None
 
 
 def _choose(model: str | None, served: Sequence[str], client: ServerClient) -> str:

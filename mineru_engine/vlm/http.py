@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import httpx
-
 from mineru_engine.errors import EngineDeadError, EngineError, EngineRequestError, EngineUnavailableError
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.vlm.chat import BadAnswerError, error_message, read_reply, request_body
 from mineru_engine.vlm.config import VlmConfig
 from mineru_engine.vlm.discovery import discover
-from mineru_engine.vlm.retry import BUSY, CONNECTION_LOST
-from mineru_engine.vlm.server_client import ServerClient
+from mineru_engine.vlm.retry import BUSY
+from mineru_engine.vlm.server_client import Answer, ConnectionLostError, ServerClient
 from mineru_engine.vlm.transport import EngineInfo, VlmReply, VlmRequest
 
 __all__ = ("MOST_TURNED_AWAY", "HttpTransport")
@@ -56,7 +54,7 @@ class HttpTransport:
             if not answer.is_success:
                 raise self._failure(client, answer)
             self._turned_away = 0
-            return read_reply(answer.content)
+            return read_reply(answer.body)
         except BadAnswerError as exc:
             raise EngineRequestError(f"{client.base}: {client.quote(str(exc))}") from None
         except TimeoutError:
@@ -65,7 +63,7 @@ class HttpTransport:
                 hint="MINERU_MODEL_VLM_HTTP_TIMEOUT sets how long a request may take",
             ) from None
 
-    async def _ask(self, client: ServerClient, body: bytes) -> httpx.Response:
+    async def _ask(self, client: ServerClient, body: bytes) -> Answer:
         try:
             return await client.ask("POST", "/v1/chat/completions", body, seconds=self._config.http_timeout)
         except EngineDeadError as exc:
@@ -81,16 +79,16 @@ class HttpTransport:
     async def _still_there(self, client: ServerClient) -> bool:
         try:
             await client.ask_once("GET", "/v1/models", seconds=self._config.connect_timeout)
-        except (EngineError, BadAnswerError, TimeoutError, *CONNECTION_LOST):
+        except (EngineError, BadAnswerError, TimeoutError, ConnectionLostError):
             return False
         return True
 
-    def _failure(self, client: ServerClient, answer: httpx.Response) -> EngineError:
-        status = answer.status_code
-        said = f"{client.base} answers HTTP {status}: {client.quote(error_message(answer.content))}"
+    def _failure(self, client: ServerClient, answer: Answer) -> EngineError:
+        status = answer.status
+        said = f"{client.base} answers HTTP {status}: {client.quote(error_message(answer.body))}"
         if status in BUSY and self._turned_away_again():
             return EngineDeadError(f"{client.base} answers every request with {status}")
-        if status == httpx.codes.NOT_FOUND or not answer.is_error:
+        if status == 404 or status < 400:
             return EngineUnavailableError(said, hint=_NOT_FOUND_HINT)
         return EngineRequestError(said)
 

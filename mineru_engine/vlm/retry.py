@@ -6,15 +6,10 @@ import random
 import time
 from email.utils import parsedate_to_datetime
 
-import httpx
-
-__all__ = ("BUSY", "CONNECTION_LOST", "pause_s")
+__all__ = ("BUSY", "pause_s")
 
 BUSY = frozenset({429, 502, 503, 504})
 """Statuses that say: later."""
-
-CONNECTION_LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError, httpx.ConnectTimeout)
-"""Not made, refused, reset, closed without an answer or in the middle of one."""
 
 _FIRST_S = 0.25
 _LONGEST_S = 8.0

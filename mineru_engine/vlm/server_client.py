@@ -2,58 +2,94 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
-import httpx
+import aiohttp
+import certifi
+from aiohttp.http_exceptions import ContentEncodingError
+from yarl import URL
 
 from mineru_engine.errors import EngineDeadError, EngineUnavailableError
 from mineru_engine.vlm.chat import BadAnswerError
 from mineru_engine.vlm.config import VlmConfig
-from mineru_engine.vlm.connections import Connection, Connections
-from mineru_engine.vlm.retry import BUSY, CONNECTION_LOST, pause_s
-from mineru_engine.vlm.server_address import KEY_HINT, URL_HINT, ServerAddress
+from mineru_engine.vlm.retry import BUSY, pause_s
+from mineru_engine.vlm.server_address import ENVIRONMENT_HINT, KEY_HINT, URL_HINT, ServerAddress
 
-__all__ = ("ServerClient",)
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
 
-_REFUSED = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
+__all__ = ("Answer", "ConnectionLostError", "ServerClient")
+
+_REFUSED = frozenset({401, 403})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_KEEP_THE_METHOD = frozenset({307, 308})
 _MOST_REDIRECTS = 3
+_LARGEST_ANSWER_MB = 64
+_KEPT_S = 4.0  # uvicorn, and so vLLM and SGLang, closes idle connections after 5 s
 _LONGEST_QUOTE = 200
 _UNREACHABLE_HINT = "is the server running, and is MINERU_MODEL_VLM_SERVER_URL right?"
 
 
+class ConnectionLostError(Exception):
+    """Not made, refused, reset, or closed before the whole answer was there. The message may quote the server."""
+
+
+class _KeptConnectionLostError(ConnectionLostError):
+    """A connection that had been idle, lost before any byte of an answer: the server may have closed it long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer of a server."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the server did what it was asked for."""
+        return 200 <= self.status < 300
+
+
 class ServerClient:
-    """Sends requests to one server and to no other.
+    """Sends requests to one server and to no other. Lives on the event loop of its first request.
 
     :raises EngineUnavailableError: if the address, the key or the environment's proxy cannot be used.
     """
 
     def __init__(self, config: VlmConfig) -> None:
-        self._address = ServerAddress.parse(config.server_url, config.api_key)
+        self._address = ServerAddress.parse(config.server_url, config.api_key, proxy_from_env=config.proxy_from_env)
         self.base = self._address.base
         self._connect_timeout = config.connect_timeout
         self._max_retries = config.max_retries
-        self._connections = Connections(self._client_maker(config))
+        self._tls = self._tls_context() if self._address.uses_tls else True
+        self._session: aiohttp.ClientSession | None = None
+        self._in_flight: set[asyncio.Timeout] = set()
+        self._none_in_flight = asyncio.Event()
+        self._closed = asyncio.Event()
 
-    def _client_maker(self, config: VlmConfig) -> Callable[[], httpx.AsyncClient]:
-        """What opens connections; tried out once, because the environment takes part in it."""
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
-
-        def make() -> httpx.AsyncClient:
-            return httpx.AsyncClient(
-                headers=self._address.headers, verify=certificates, trust_env=config.proxy_from_env, limits=limits
-            )
-
+    def _tls_context(self) -> ssl.SSLContext:
+        file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
         try:
-            certificates: ssl.SSLContext = httpx.create_ssl_context()
-            make()
-        except (ImportError, OSError, ValueError, httpx.InvalidURL) as exc:
-            raise EngineUnavailableError(
-                f"connections to {self.base} cannot be set up: {self.quote(str(exc))}",
-                hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
-            ) from None
-        return make
+            return ssl.create_default_context(
+                cafile=file or (None if directory else certifi.where()), capath=directory or None
+            )
+        except OSError as exc:
+            reason = f"connections to {self.base} cannot be set up: {self.quote(str(exc))}"
+            raise EngineUnavailableError(reason, hint=ENVIRONMENT_HINT) from None
 
     async def ask(
         self,
@@ -62,8 +98,8 @@ class ServerClient:
         body: bytes | None = None,
         *,
         seconds: float,
-        again_on: tuple[type[Exception], ...] = CONNECTION_LOST,
-    ) -> httpx.Response:
+        again_on: tuple[type[Exception], ...] = (ConnectionLostError,),
+    ) -> Answer:
         """The complete answer, whatever its status; after all tries also a busy one.
 
         :param seconds: for the answer, once connected.
@@ -76,75 +112,122 @@ class ServerClient:
             retry_after = None
             try:
                 answer = await self.ask_once(method, path, body, seconds=seconds)
-                if answer.status_code in _REFUSED:
+                if answer.status in _REFUSED:
                     raise EngineUnavailableError(f"{self.base}: {self._address.refusal}", hint=KEY_HINT)
-                if answer.status_code not in BUSY or failures > self._max_retries:
+                if answer.status not in BUSY or failures > self._max_retries:
                     return answer
                 retry_after = answer.headers.get("Retry-After")
             except again_on as exc:
                 if failures > self._max_retries:
-                    raise self._unreachable(exc, seconds) from None
-            await self._connections.pause(pause_s(failures, retry_after))
+                    reason = self.quote(str(exc)) or f"no answer within {seconds:g} s"
+                    message = f"{self.base} cannot be reached: {reason}"
+                    raise EngineDeadError(message, hint=_UNREACHABLE_HINT) from None
+            await self._pause(pause_s(failures, retry_after))
         raise AssertionError("counted to the end")
 
-    async def ask_once(self, method: str, path: str, body: bytes | None = None, *, seconds: float) -> httpx.Response:
+    async def ask_once(self, method: str, path: str, body: bytes | None = None, *, seconds: float) -> Answer:
         """:meth:`ask` with one try. A kept connection that is lost is replaced, which counts as none.
 
-        :raises httpx.TransportError: one of ``CONNECTION_LOST``.
+        :raises ConnectionLostError: instead of trying again.
         """
-        most = self._connect_timeout + seconds  # for all of it: no read of an answer that trickles takes too long
         try:
-            async with self._connections.lend(most) as connection:
-                return await self._send(connection, method, path, body, seconds)
-        except CONNECTION_LOST:
-            if connection.used_at is None:
-                raise
-        async with self._connections.lend(most, new=True) as connection:
-            return await self._send(connection, method, path, body, seconds)
+            return await self._try(method, path, body, seconds, new=False)
+        except _KeptConnectionLostError:
+            return await self._try(method, path, body, seconds, new=True)
 
-    async def _send(
-        self, connection: Connection, method: str, path: str, body: bytes | None, seconds: float
-    ) -> httpx.Response:
-        client = connection.client
-        timeout = httpx.Timeout(seconds, connect=self._connect_timeout, pool=None)
-        headers = None if body is None else {"Content-Type": "application/json"}
-        request = client.build_request(
-            method,
-            self.base + path,
-            content=body,
-            headers=headers,
-            timeout=timeout,
-            extensions={"trace": connection.watch},
-        )
-        try:
+    async def _try(self, method: str, path: str, body: bytes | None, seconds: float, *, new: bool) -> Answer:
+        url = URL(self.base + path)
+        async with self._open(self._connect_timeout + seconds) as session:
             for _ in range(1 + _MOST_REDIRECTS):
-                answer = await client.send(request)
-                if answer.next_request is None:
+                answer = await self._exchange(session, method, url, body, seconds, new)
+                onward = self._onward(method, url, answer)
+                if onward is None:
                     return answer
-                request = self._redirected(request, answer.next_request)
-        except (httpx.ReadTimeout, httpx.WriteTimeout):
-            raise TimeoutError from None
-        except CONNECTION_LOST:
-            raise
-        except httpx.HTTPError as exc:
-            raise BadAnswerError(f"the answer cannot be read: {_reason(exc)}") from None
+                url = onward
         raise EngineUnavailableError(f"{self.base} redirects without end", hint=URL_HINT)
 
-    def _redirected(self, request: httpx.Request, onward: httpx.Request) -> httpx.Request:
-        """The request to follow a redirect with: the same one, at the same server. The key goes nowhere else."""
-        if _origin(onward.url) != _origin(request.url) or onward.method != request.method:
-            target = self.quote(f"{onward.url.scheme}://{onward.url.netloc.decode()}")
-            raise EngineUnavailableError(f"{self.base} redirects {request.method} to {target}", hint=URL_HINT)
-        return onward
+    @asynccontextmanager
+    async def _open(self, seconds: float) -> AsyncIterator[aiohttp.ClientSession]:
+        """The session, for ``seconds`` altogether: no answer that trickles takes longer."""
+        self._check()
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=_Connector(self._tls),
+                headers=self._address.headers,
+                proxy=self._address.proxy,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                self._in_flight.add(limit)
+                self._none_in_flight.clear()
+                try:
+                    yield self._session
+                finally:
+                    self._in_flight.discard(limit)
+                    if not self._in_flight:
+                        self._none_in_flight.set()
+        except TimeoutError:
+            self._check()
+            raise
 
-    def _unreachable(self, exc: Exception, seconds: float) -> EngineDeadError:
-        if isinstance(exc, httpx.ConnectTimeout):
-            reason = f"no connection within {self._connect_timeout:g} s"
-        elif isinstance(exc, TimeoutError):
-            reason = f"no answer within {seconds:g} s"
-        else:
-            reason = self.quote(_reason(exc))
-        return EngineDeadError(f"{self.base} cannot be reached: {reason}", hint=_UNREACHABLE_HINT)
+    def _check(self) -> None:
+        if self._closed.is_set():
+            raise EngineDeadError("the connections to the server were closed")
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, method: str, url: URL, body: bytes | None, seconds: float, new: bool
+    ) -> Answer:
+        way = _Way(new)
+        token = _WAY.set(way)
+        try:
+            async with session.request(
+                method,
+                url,
+                data=None if body is None else _Body(body),
+                timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_timeout, sock_read=seconds),
+                allow_redirects=False,
+            ) as response:
+                return Answer(response.status, response.headers, await _read(response))
+        except aiohttp.ClientError as exc:
+            raise self._failure(exc, way) from None
+        finally:
+            _WAY.reset(token)
+            if way.transport is not None and way.transport.is_closing():
+                way.transport.abort()  # aiohttp would wait until the server has taken all that was to be sent
+
+    def _failure(self, exc: aiohttp.ClientError, way: _Way) -> Exception:
+        reason = _reason(exc)
+        if isinstance(exc, aiohttp.ConnectionTimeoutError):
+            return ConnectionLostError(f"no connection within {self._connect_timeout:g} s")
+        if isinstance(exc, TimeoutError):
+            return TimeoutError()
+        if isinstance(exc, aiohttp.InvalidURL):
+            return EngineUnavailableError(f"{self.base} cannot be asked: {self.quote(reason)}", hint=URL_HINT)
+        if isinstance(exc.__cause__, ContentEncodingError):
+            return BadAnswerError(f"the answer cannot be read: {reason}")
+        if way.kept and isinstance(exc, aiohttp.ClientConnectionError):  # later it would be a ClientPayloadError
+            return _KeptConnectionLostError(reason)
+        return ConnectionLostError(reason)
+
+    def _onward(self, method: str, url: URL, answer: Answer) -> URL | None:
+        """Where a redirect leads, if it is one: the same request, at the same server. The key goes nowhere else."""
+        location = answer.headers.get("Location")
+        if answer.status not in _REDIRECTS or location is None:
+            return None
+        try:
+            target = url.join(URL(location)).with_user(None)
+            origin = target.origin()
+        except ValueError:
+            raise BadAnswerError("the answer cannot be read: it redirects to what is no URL") from None
+        if origin != url.origin() or (method != "GET" and answer.status not in _KEEP_THE_METHOD):
+            raise EngineUnavailableError(f"{self.base} redirects {method} to {self.quote(str(origin))}", hint=URL_HINT)
+        return target
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than until all is closed."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closed.wait(), seconds)
 
     def redact(self, text: str) -> str:
         """``text`` without our credentials; servers like to repeat what they were sent."""
@@ -156,13 +239,92 @@ class ServerClient:
         return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"
 
     async def aclose(self) -> None:
-        """Close all connections; requests in flight fail. Safe to call twice."""
-        await self._connections.aclose()
+        """Close all connections; requests in flight and pauses end with EngineDeadError. Safe to call twice."""
+        self._closed.set()
+        for limit in self._in_flight:
+            if not limit.expired():
+                limit.reschedule(0.0)
+        if self._in_flight:
+            await self._none_in_flight.wait()
+        if self._session is not None:
+            await self._session.close()
 
 
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+@dataclass(slots=True)
+class _Way:
+    """The connection that a request goes over.
+
+    :ivar new: wanted is one that was not used before.
+    :ivar kept: it was used before.
+    """
+
+    new: bool
+    kept: bool = False
+    transport: asyncio.Transport | None = None
 
 
-def _reason(exc: Exception) -> str:
+_WAY: ContextVar[_Way] = ContextVar("_WAY")
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Tells a request about its connection, and gives it a new one if it wants that; aiohttp does neither."""
+
+    def __init__(self, tls: ssl.SSLContext | bool) -> None:
+        super().__init__(
+            limit=0,  # how many there are is up to the gate
+            keepalive_timeout=_KEPT_S,
+            ssl=tls,
+            resolver=aiohttp.ThreadedResolver(),
+            use_dns_cache=False,  # what fills the cache outlives a cancel
+        )
+        self._used: WeakSet[ResponseHandler] = WeakSet()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - as aiohttp calls it
+    ) -> Connection:
+        way = _WAY.get()
+        way.kept = False
+        connection = await super().connect(req, traces, timeout)
+        while way.new and connection.protocol in self._used:
+            connection.close()  # it is as old as the one that was lost
+            connection = await super().connect(req, traces, timeout)
+        assert connection.protocol is not None
+        way.kept, way.transport = connection.protocol in self._used, connection.transport
+        self._used.add(connection.protocol)
+        return connection
+
+
+class _Body(aiohttp.Payload):
+    """JSON in memory. aiohttp's own class for bytes warns of more than 1 MiB, which the image of a page may have."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body, content_type="application/json")
+        self._body = body
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self._body.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        await writer.write(self._body)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > _LARGEST_ANSWER_MB << 20:
+            raise BadAnswerError(f"the answer is larger than {_LARGEST_ANSWER_MB} MiB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _reason(exc: aiohttp.ClientError) -> str:
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        return str(exc.args[1])  # in 3.11 not all of them have an os_error
+    if isinstance(exc, aiohttp.ClientResponseError):
+        return exc.message
     return str(exc) or f"connection lost ({type(exc).__name__})"

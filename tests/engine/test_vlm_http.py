@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import gzip
 import io
 import logging
 import random
@@ -12,6 +13,7 @@ import ssl
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from functools import cache
@@ -32,7 +34,7 @@ from raw_server import RawServer, Seen, reply
 from benchmarks.simulator import Fault, FaultRule, Simulator, SimulatorConfig
 from mineru_engine.errors import EngineDeadError, EngineError, EngineRequestError, EngineUnavailableError
 from mineru_engine.options import Engine
-from mineru_engine.vlm import connections, retry, server_client
+from mineru_engine.vlm import retry, server_client
 from mineru_engine.vlm.chat import BadAnswerError, read_reply, request_body
 from mineru_engine.vlm.config import VlmConfig
 from mineru_engine.vlm.http import MOST_TURNED_AWAY, HttpTransport
@@ -95,6 +97,16 @@ def in_turn(*answers: bytes | None) -> Callable[[Seen], bytes | None]:
     """One answer after the other; the last one for ever."""
     left = list(answers)
     return lambda seen: left.pop(0) if len(left) > 1 else left[0]
+
+
+class Cuts(RawServer):
+    """Closes the connection after an answer to a chat request."""
+
+    async def _answer(self, seen: Seen, reader: asyncio.StreamReader) -> bytes | None:
+        answer = await super()._answer(seen, reader)
+        if answer and seen.method == "POST":
+            reader.feed_eof()
+        return answer
 
 
 def chats(server: RawServer) -> list[Seen]:
@@ -169,6 +181,7 @@ def test_urls_as_people_write_them(url: str, base: str) -> None:
         "http://host:port",
         "http://[::bad",
         "http://host\n.example",
+        "http://my host:8000",
         f"http://{'a' * 64}.example",
         f"http://host/v1?key={CANARY}",
         f"user:{CANARY}@host:8000",
@@ -478,6 +491,40 @@ def test_an_answer_of_another_shape(answer: bytes, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_page_image_may_be_larger_than_a_mebibyte() -> None:
+    async def body() -> None:
+        large = EncodedImage("A" * (3 << 20), "image/png")
+        async with RawServer(serves(reply(200, DONE))) as server, Started(server.url) as transport:
+            assert (await transport.generate(VlmRequest(large, "p"))).text == "Hello"
+            assert len(chats(server)[0].body) > 3 << 20
+
+    asyncio.run(body())
+
+
+def test_an_answer_may_be_compressed() -> None:
+    async def body() -> None:
+        answer = reply(200, gzip.compress(orjson.dumps(DONE)), Content_Encoding="gzip")
+        async with RawServer(serves(answer)) as server, Started(server.url) as transport:
+            assert (await transport.generate(ask())).text == "Hello"
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    monkeypatch.setattr(server_client, "_LARGEST_ANSWER_MB", 1)
+    endless = orjson.dumps(completion("x" * (2 << 20)))
+    answer = reply(200, gzip.compress(endless), Content_Encoding="gzip") if packed else reply(200, endless)
+
+    async def body() -> None:
+        async with RawServer(serves(answer)) as server, Started(server.url) as transport:
+            with pytest.raises(EngineRequestError, match="larger than 1 MiB"):
+                await transport.generate(ask())
+            await server.until(lambda it: it.open == 0)
+
+    asyncio.run(body())
+
+
 # faults: with each of them the transport does this, and then goes on working
 
 
@@ -712,6 +759,22 @@ def test_a_connection_that_was_lost_twice_is_no_kept_one(pauses: list[Any]) -> N
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"no HTTP\r\n\r\n"])
+def test_a_connection_that_is_lost_after_an_answer_has_begun_counts_as_a_try(pauses: list[Any], begun: bytes) -> None:
+    def answer(seen: Seen) -> bytes | None:
+        return begun if len(chats(server)) == 1 else reply(200, DONE)
+
+    async def body() -> None:
+        nonlocal server
+        async with Cuts(serves(answer)) as server, Started(server.url) as transport:
+            assert (await transport.generate(ask())).text == "Hello"
+            assert [seen.connection for seen in chats(server)] == [0, 1]
+
+    server: RawServer
+    asyncio.run(body())
+    assert pauses == [(1, None)]
+
+
 def test_a_server_that_cuts_every_request_counts_as_gone(pauses: list[Any]) -> None:
     async def body() -> None:
         async with RawServer(serves(lambda seen: None)) as server, Started(server.url, max_retries=0) as transport:
@@ -726,13 +789,13 @@ def test_a_server_that_cuts_every_request_counts_as_gone(pauses: list[Any]) -> N
 
 def test_idle_connections_are_closed_before_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
+        monkeypatch.setattr(server_client, "_KEPT_S", 0.1)
         async with RawServer(serves(reply(200, DONE))) as server, Started(server.url) as transport:
             await asyncio.gather(*(transport.generate(ask()) for _ in range(4)))
-            assert server.open == 4
-            monkeypatch.setattr(connections, "_KEPT_S", -1.0)
+            made = server.connections
+            await server.until(lambda it: it.open == 0)
             await transport.generate(ask())
-            await server.until(lambda it: it.open == 1)
-            assert server.connections == 5
+            assert server.connections == made + 1
 
     asyncio.run(body())
 
@@ -843,6 +906,41 @@ def test_a_cancel_in_a_tls_handshake_closes_the_connection() -> None:
         gc.enable()
 
 
+def test_a_cancel_does_not_wait_until_the_server_takes_what_is_to_be_sent() -> None:
+    async def body() -> None:
+        asked, cancelled = asyncio.Event(), asyncio.Event()
+        taken: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET /v1/models"):
+                writer.write(reply(200, MODELS))
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(reply(404))
+                await reader.readuntil(b"\r\n\r\n")
+            asked.set()
+            await cancelled.wait()
+            size = 0
+            with suppress(ConnectionError):
+                while part := await reader.read(1 << 20):
+                    size += len(part)
+            taken.set_result(size)
+            writer.close()
+
+        server = await asyncio.start_server(slow, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        large = EncodedImage("A" * (64 << 20), "image/png")
+        async with asyncio.timeout(60), Started(url) as transport:
+            task = asyncio.create_task(transport.generate(VlmRequest(large, "p")))
+            await asked.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            cancelled.set()
+            assert await taken < 64 << 20
+        server.close()
+
+    asyncio.run(body())
+
+
 def test_a_cancel_ends_the_wait_for_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         waits = asyncio.Event()
@@ -861,7 +959,7 @@ def test_a_cancel_ends_the_wait_for_another_try(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("seed", range(4))
 def test_cancels_at_any_moment_cost_no_place(simulator: Simulator, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     places, dice = 8, random.Random(seed)
-    monkeypatch.setattr(connections, "_KEPT_S", 0.02)  # connections run out in between as well
+    monkeypatch.setattr(server_client, "_KEPT_S", 0.02)  # connections run out in between as well
 
     async def cancel_one(transport: HttpTransport, gate: asyncio.Semaphore) -> None:
         async with gate:
@@ -928,7 +1026,14 @@ def test_the_key_never_follows_a_redirect_to_another_server(simulator: Simulator
 
 @pytest.mark.parametrize(
     "location",
-    ["https://{origin}/x", "http://localhost:{port}/x", "http://127.0.0.1:9/x", "//elsewhere.invalid/x", "ftp://x/y"],
+    [
+        "https://{origin}/x",
+        "http://localhost:{port}/x",
+        "http://127.0.0.1:9/x",
+        "http://127.0.0.1@elsewhere.invalid:{port}/x",
+        "//elsewhere.invalid/x",
+        "ftp://x/y",
+    ],
 )
 def test_another_scheme_host_or_port_is_another_server(location: str) -> None:
     async def body() -> None:
@@ -937,6 +1042,32 @@ def test_another_scheme_host_or_port_is_another_server(location: str) -> None:
             async with Started(server.url) as transport:
                 with pytest.raises(EngineUnavailableError, match="redirects POST to"):
                     await transport.generate(ask())
+            assert len(chats(server)) == 1
+
+    asyncio.run(body())
+
+
+def test_a_user_in_a_redirect_to_the_same_server_is_ignored() -> None:
+    def answer(seen: Seen) -> bytes:
+        there = seen.target == CHAT + "/"
+        return reply(200, DONE) if there else reply(307, Location=f"http://user:other@{server.origin}{CHAT}/")
+
+    async def body() -> None:
+        nonlocal server
+        async with RawServer(serves(answer)) as server, Started(server.url, "key") as transport:
+            assert (await transport.generate(ask())).text == "Hello"
+            assert {seen.headers["authorization"] for seen in server.seen} == {"Bearer key"}
+
+    server: RawServer
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("location", ["http://[::bad", "mailto:x", "http://x:99999/"])
+def test_a_redirect_to_no_url(location: str) -> None:
+    async def body() -> None:
+        async with RawServer(serves(reply(307, Location=location))) as server, Started(server.url) as transport:
+            with pytest.raises(EngineRequestError, match="no URL"):
+                await transport.generate(ask())
             assert len(chats(server)) == 1
 
     asyncio.run(body())
@@ -980,12 +1111,54 @@ def test_the_environment_is_left_alone_unless_asked(monkeypatch: pytest.MonkeyPa
                 await transport.generate(ask())
             assert chats(proxy)[0].target == server.url + CHAT
             assert len(chats(server)) == 1
+            assert not any("authorization" in seen.headers for seen in proxy.seen)
+
+            monkeypatch.setenv("no_proxy", f"elsewhere.invalid,{server.origin}")
+            async with Started(server.url, proxy_from_env=True) as transport:
+                await transport.generate(ask())
+            assert (len(chats(proxy)), len(chats(server))) == (1, 2)
 
     asyncio.run(body())
 
 
+def test_a_proxy_gets_its_own_credentials_and_a_server_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        async with RawServer(serves(reply(418, {"error": f"no, {CANARY}"}))) as proxy:
+            monkeypatch.setenv("http_proxy", f"user:{CANARY}@{proxy.origin}")
+            monkeypatch.setenv("no_proxy", "")
+            async with Started("http://server.invalid", "key", proxy_from_env=True) as transport:
+                with pytest.raises(EngineRequestError, match=r"418: no, \*\*\*"):
+                    await transport.generate(ask())
+            secret = base64.b64encode(f"user:{CANARY}".encode()).decode()
+            assert {seen.headers["proxy-authorization"] for seen in proxy.seen} == {f"Basic {secret}"}
+            assert {seen.headers["authorization"] for seen in proxy.seen} == {"Bearer key"}
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("answer", [reply(407), b"HTTP/9 nonsense\r\n\r\n", None])
+def test_a_proxy_that_makes_no_tunnel(monkeypatch: pytest.MonkeyPatch, pauses: list[Any], answer: bytes | None) -> None:
+    async def body() -> None:
+        async with RawServer(serves(answer) if answer else serves(lambda seen: None)) as proxy:
+            monkeypatch.setenv("https_proxy", f"http://user:{CANARY}@{proxy.origin}")
+            monkeypatch.setenv("no_proxy", "")
+            with pytest.raises(EngineDeadError, match="cannot be reached") as caught:
+                await HttpTransport(config("https://server.invalid", "key", proxy_from_env=True, max_retries=1)).start()
+            assert CANARY not in str(caught.value.to_dict())
+            first = proxy.seen[0]
+            assert (first.method, first.target) == ("CONNECT", "server.invalid:443")
+            assert "authorization" not in first.headers
+            await proxy.until(lambda it: it.open == 0)
+
+    asyncio.run(body())
+    assert len(pauses) == 1
+
+
 @pytest.mark.parametrize("proxy", [f"gopher://user:{CANARY}@host", f"socks5://user:{CANARY}@host", "http://[::bad"])
 def test_a_proxy_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(EngineUnavailableError, match="cannot be set up") as caught:
         asyncio.run(HttpTransport(config("http://127.0.0.1:9", proxy_from_env=True)).start())
@@ -1025,7 +1198,6 @@ def test_no_secret_in_errors_and_logs(
     caplog: pytest.LogCaptureFixture, pauses: list[Any], answer: bytes, where: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("httpcore.http11").setLevel(logging.INFO)  # at DEBUG it prints what the server says
     userinfo = {"key": "", "password": f"user:{CANARY}@", "user": f"{CANARY}@"}[where]
     key = CANARY if where == "key" else None
 
