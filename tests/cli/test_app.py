@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mineru_cli.app import app
 from mineru_engine import __version__
 
-ROOT_COMMANDS = {"parse", "doctor", "config"}
+ROOT_COMMANDS = {"bench", "compare", "config", "doctor", "parse"}
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
