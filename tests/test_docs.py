@@ -197,7 +197,7 @@ def options(command: Any = MINERU) -> set[str]:
 
 
 def options_in(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
 
 
 @pytest.mark.parametrize("page", CLI_PAGES)
