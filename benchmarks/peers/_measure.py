@@ -25,7 +25,10 @@ LOOK_FOR_CHILDREN_EVERY = 5  # samples
 
 @dataclass(frozen=True, slots=True)
 class PeerResult:
-    """One measured round; ``config`` holds what else must be known to repeat it."""
+    """One measured round; ``config`` holds what else must be known to repeat it.
+
+    :ivar samples: of each document, in the order given: ``began_s`` from the start of the round, ``seconds``, ``pages``.
+    """
 
     peer: str
     version: str
@@ -34,6 +37,7 @@ class PeerResult:
     seconds: float
     cpu_s: float
     peak_rss_mb: float
+    samples: list[dict[str, Any]]
     config: dict[str, Any]
 
 
@@ -120,27 +124,32 @@ async def measure_rounds(
         await parse(options.warm_up)
     for number in range(options.repeat):
         with Meter() as meter:
-            pages = await _all(options.documents, options.concurrency, parse)
+            samples = await _all(options.documents, options.concurrency, parse)
         config = {key: str(value) for key, value in vars(options).items() if key != "documents"}
         result = PeerResult(
             peer=name,
             version=version,
             documents=len(options.documents),
-            pages=sum(pages),
+            pages=sum(sample["pages"] for sample in samples),
             seconds=meter.seconds,
             cpu_s=meter.cpu_s,
             peak_rss_mb=meter.peak_rss_mb,
+            samples=samples,
             config={**config, "round": number, "cpus": os.cpu_count()},
         )
         print(json.dumps(asdict(result)), flush=True)
 
 
-async def _all(documents: Sequence[Path], width: int, parse: Callable[[Path], Awaitable[int]]) -> list[int]:
-    slots = asyncio.Semaphore(width)
+async def _all(
+    documents: Sequence[Path], width: int, parse: Callable[[Path], Awaitable[int]]
+) -> list[dict[str, Any]]:
+    slots, started = asyncio.Semaphore(width), time.perf_counter()
 
-    async def one(path: Path) -> int:
+    async def one(path: Path) -> dict[str, Any]:
         async with slots:
-            return await parse(path)
+            began = time.perf_counter()
+            pages = await parse(path)
+            return {"began_s": began - started, "seconds": time.perf_counter() - began, "pages": pages}
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(path)) for path in documents]
