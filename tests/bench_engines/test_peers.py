@@ -12,7 +12,7 @@ import pytest
 from benchmarks.simulator import Simulator
 
 ROOT = Path(__file__).resolve().parents[2]
-KEYS = {"peer", "version", "documents", "pages", "seconds", "cpu_s", "peak_rss_mb", "config"}
+KEYS = {"peer", "version", "documents", "pages", "seconds", "cpu_s", "peak_rss_mb", "samples", "config"}
 
 
 @pytest.mark.parametrize("peer", ["mineru_vl_utils", "mineru_345"])
