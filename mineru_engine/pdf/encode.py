@@ -25,33 +25,43 @@ except ImportError:  # no wheel for this processor: the same format, only slower
 if TYPE_CHECKING:
     from mineru_engine.pdf.pages import Pixels
 
-__all__ = ("encode_image",)
+__all__ = ("encode_image", "without_colour")
 
 _QUALITY = 95
+_JPEG_SIZE = 0.25
+"""Bytes for each sample that a JPEG of printed text has at that quality; a PNG below that is smaller, and quicker."""
 _GREY, _RGB = 0, 2  # PNG colour types
 
 
 def encode_image(pixels: Pixels, image_format: ImageFormat) -> EncodedImage:
-    """A file of that format, in base64.
+    """A file of that format, in base64. What is flat as print on paper travels as PNG even where JPEG is asked for.
 
-    :param pixels: RGB, shape (height, width, 3).
+    :param pixels: RGB, shape (height, width, 3), or one grey channel, shape (height, width).
     """
-    grey = _grey(pixels)
-    plane = pixels if grey is None else grey
-    data = _png(plane) if image_format is ImageFormat.PNG else _by_opencv(plane, image_format)
-    return EncodedImage(b2a_base64(data, newline=False).decode("ascii"), f"image/{image_format}")
+    plane = without_colour(pixels)
+    if image_format is not ImageFormat.WEBP:
+        data = _png(plane)
+        if image_format is ImageFormat.PNG or len(data) < _JPEG_SIZE * plane.size:
+            return EncodedImage(_base64(data), "image/png")
+    return EncodedImage(_base64(_by_opencv(plane, image_format)), f"image/{image_format}")
 
 
-def _grey(pixels: Pixels) -> Pixels | None:
-    """The one channel of an image without colour, shape (height, width)."""
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def without_colour(pixels: Pixels) -> Pixels:
+    """The one channel of an image that shows no colour, shape (height, width); any other image as it is."""
     import cv2
 
+    if pixels.ndim == 2:
+        return pixels
     sample = pixels[::8, ::8]
     if (sample[:, :, :2] != sample[:, :, 1:]).any():  # colour mostly shows in a few pixels
-        return None
+        return pixels
     red, green, blue = cv2.split(pixels)
     if cv2.norm(red, green, cv2.NORM_INF) or cv2.norm(green, blue, cv2.NORM_INF):
-        return None
+        return pixels
     return np.asarray(red, dtype=np.uint8)
 
 

@@ -14,9 +14,10 @@ __all__ = ("PixelsImage", "pixels_of")
 
 
 class PixelsImage(Image.Image):
-    """An RGB image over an array of shape (height, width, 3); a crop is a view of the same array.
+    """An RGB image over an array of shape (height, width, 3), or (height, width) for a grey one.
 
-    Made as Pillow's file plugins are: mode and size are known, the pixels are loaded when asked for.
+    A crop is a view of the same array. Made as Pillow's file plugins are: mode and size are known, the pixels are
+    loaded when asked for.
     """
 
     def __init__(self, pixels: Pixels) -> None:
@@ -28,7 +29,7 @@ class PixelsImage(Image.Image):
     def load(self) -> Any:
         """Make it an ordinary image."""
         if self._im is None:
-            self.im = Image.fromarray(np.ascontiguousarray(self.pixels)).im
+            self.im = Image.fromarray(np.ascontiguousarray(self.pixels)).convert("RGB").im
         return super().load()
 
     def crop(self, box: Any = None) -> Image.Image:
@@ -40,6 +41,6 @@ class PixelsImage(Image.Image):
 
 
 def pixels_of(image: Image.Image) -> Pixels:
-    """An RGB image's pixels, shape (height, width, 3)."""
+    """An image's pixels, shape (height, width, 3) or, where the array behind it is grey, (height, width)."""
     pixels: Pixels = image.pixels if isinstance(image, PixelsImage) else np.asarray(image, dtype=np.uint8)
     return pixels

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 from docvortex.document.pdf import PDFDocument
@@ -131,25 +132,12 @@ class PdfSource(PageSource):
             width, height = checked_size(page.get_size(), index)
             scale = long_side / max(width, height)
             scale = min(scale, math.sqrt(MAX_PIXELS / (width * height)))
-            bitmap = page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False, maybe_alpha=False)
-            try:
-                pixels: Pixels = bitmap.to_numpy()[:, :, :3].copy()
-            finally:
-                bitmap.close()
-            return pixels
+            return _draw(page, math.ceil(width * scale), math.ceil(height * scale))
 
     def render_square(self, index: int, side: int) -> Pixels:
         """The page as RGB pixels of shape (side, side, 3), drawn by PDFium straight into that square."""
-        flags = pdfium_c.FPDF_ANNOT | pdfium_c.FPDF_REVERSE_BYTE_ORDER
         with self.page(index) as page:
-            bitmap = pdfium.PdfBitmap.new_native(side, side, pdfium_c.FPDFBitmap_BGR)
-            try:
-                bitmap.fill_rect((255, 255, 255, 255), 0, 0, side, side)
-                pdfium_c.FPDF_RenderPageBitmap(bitmap, page, 0, 0, side, side, 0, flags)
-                pixels: Pixels = bitmap.to_numpy().copy()
-            finally:
-                bitmap.close()
-            return pixels
+            return _draw(page, side, side)
 
     def render_regions(self, index: int, boxes: Sequence[Box], dpi: float) -> list[Pixels]:
         """Parts of the page as RGB pixels; only what lies in each box is drawn.
@@ -181,6 +169,18 @@ class PdfSource(PageSource):
             self.document.close()
         with pdfium_guard():
             self.pdf.close()
+
+
+def _draw(page: pdfium.PdfPage, width: int, height: int) -> Pixels:
+    """The page on white paper, RGB, drawn straight into the array: pypdfium2's bitmaps are filled slowly and copied."""
+    pixels = np.full((height, width, 3), 255, dtype=np.uint8)
+    bitmap = pdfium_c.FPDFBitmap_CreateEx(width, height, pdfium_c.FPDFBitmap_BGR, pixels.ctypes.data, pixels.strides[0])
+    try:
+        flags = pdfium_c.FPDF_ANNOT | pdfium_c.FPDF_REVERSE_BYTE_ORDER
+        pdfium_c.FPDF_RenderPageBitmap(bitmap, page, 0, 0, width, height, 0, flags)
+    finally:
+        pdfium_c.FPDFBitmap_Destroy(bitmap)
+    return pixels
 
 
 def _without_encryption(pdf: pdfium.PdfDocument) -> bytes:

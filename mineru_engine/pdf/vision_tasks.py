@@ -16,7 +16,7 @@ from docvortex.geometry import normalize_quarter_turn_angle
 
 from mineru_engine.errors import MineruError
 from mineru_engine.options import ImageFormat
-from mineru_engine.pdf.encode import encode_image
+from mineru_engine.pdf.encode import encode_image, without_colour
 from mineru_engine.pdf.lines import area, covered
 from mineru_engine.pdf.native import layer_lines
 from mineru_engine.pdf.paragraphs import Paragraph, join_rows
@@ -128,7 +128,7 @@ def _sent(pixels: Pixels, image_format: str) -> dict[str, str]:
 def _cut(
     pixels: Pixels, blocks: list[RawBlock], image_analysis: bool, image_format: str, *, pictures: bool = True
 ) -> dict[str, Any]:
-    asked = protocol.crop_blocks(PixelsImage(pixels), blocks, image_analysis=image_analysis)
+    asked = protocol.crop_blocks(PixelsImage(without_colour(pixels)), blocks, image_analysis=image_analysis)
     questions = [
         {"block": index, "type": kind, "image": _sent(pixels_of(crop), image_format)}
         for index, kind, crop in asked
