@@ -9,6 +9,7 @@ budget for page images and the number of requests in flight hold them back.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -244,7 +245,9 @@ class VisionReader(PageReader):
         return sorted(failed)
 
     async def _ask(self, index: int, question: str, image: EncodedImage) -> str:
-        reply = await self._engine.ask(self._key, request(question, image))
+        # Layouts before all else: blocks wait for them. What fills more of the page has more to say.
+        length = math.inf if question == LAYOUT else float(len(image.data))
+        reply = await self._engine.ask(self._key, request(question, image), length)
         if reply.truncated:
             what = "layout" if question == LAYOUT else question
             self._note("vlm_answer_truncated", f"the model's answer ({what}) reached its length limit", index)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+import heapq
+import itertools
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 __all__ = ("GateStatistics", "RequestGate")
+
+
+_Waiting = tuple[float, int, asyncio.Future[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +33,16 @@ class RequestGate:
     """Lets ``limit`` requests through at a time and serves the waiting documents in turn.
 
     A document of one page that arrives behind one of five hundred gets the next free place but one, not the
-    place after all that were there before. Within a document requests go in order of arrival. Lives on one loop.
+    place after all that were there before. Within a document long requests go first, so that the last ones to run
+    beside each other are short and the engine is not left with one; equally long ones go in order of arrival. Lives
+    on one loop.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._in_flight = 0
-        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._queues: OrderedDict[str, list[_Waiting]] = OrderedDict()
+        self._arrivals = itertools.count()
 
     def statistics(self) -> GateStatistics:
         """Counters for tests, the server and the benchmark."""
@@ -42,20 +50,23 @@ class RequestGate:
         return GateStatistics(self._limit, self._in_flight, waiting, len(self._queues))
 
     @asynccontextmanager
-    async def place(self, document: str) -> AsyncIterator[None]:
-        """One place for one request of ``document``; given back at the end, also after a cancel."""
-        await self._acquire(document)
+    async def place(self, document: str, length: float = 0.0) -> AsyncIterator[None]:
+        """One place for one request of ``document``; given back at the end, also after a cancel.
+
+        :param length: how long the request will take, in any unit.
+        """
+        await self._acquire(document, length)
         try:
             yield
         finally:
             self._release()
 
-    async def _acquire(self, document: str) -> None:
+    async def _acquire(self, document: str, length: float) -> None:
         if self._in_flight < self._limit and not self._queues:
             self._in_flight += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(document, deque()).append(turn)
+        heapq.heappush(self._queues.setdefault(document, []), (-length, next(self._arrivals), turn))
         try:
             await turn
         except asyncio.CancelledError:
@@ -69,7 +80,7 @@ class RequestGate:
         self._in_flight -= 1
         while self._queues and self._in_flight < self._limit:
             document, queue = self._queues.popitem(last=False)
-            turn = queue.popleft()
+            *_, turn = heapq.heappop(queue)
             if queue:
                 self._queues[document] = queue  # at the end: the others come first
             if not turn.done():
@@ -77,8 +88,9 @@ class RequestGate:
                 turn.set_result(None)
 
     def _forget(self, document: str, turn: asyncio.Future[None]) -> None:
-        queue = self._queues.get(document)
-        if queue is not None and turn in queue:
-            queue.remove(turn)
-            if not queue:
-                del self._queues[document]
+        left = [waiting for waiting in self._queues.get(document, ()) if waiting[2] is not turn]
+        if left:
+            heapq.heapify(left)
+            self._queues[document] = left
+        else:
+            self._queues.pop(document, None)

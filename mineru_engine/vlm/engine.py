@@ -121,14 +121,16 @@ class VlmEngine:
             raise self._error from exc
         return self.info
 
-    async def ask(self, document: str, request: VlmRequest) -> VlmReply:
+    async def ask(self, document: str, request: VlmRequest, length: float = 0.0) -> VlmReply:
         """Run one request when it is the document's turn.
+
+        :param length: how long the answer may be compared with others; long ones of a document go first.
 
         :raises EngineRequestError: if this request failed.
         :raises EngineDeadError: if the engine is gone, also while this request was in flight.
         :raises EngineUnavailableError: if it refuses us.
         """
-        async with self._gate.place(document):
+        async with self._gate.place(document, length):
             self._check()
             started = time.perf_counter()
             try:

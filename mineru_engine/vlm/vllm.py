@@ -101,11 +101,10 @@ class VllmTransport:
         :raises EngineUnavailableError: if vLLM or the model is missing, or vLLM does not start.
         """
         load = _Load(self._config)
-        work = asyncio.create_task(load.run())
         try:
-            self._loaded = await asyncio.shield(work)
+            self._loaded = await load.run()
         except asyncio.CancelledError:
-            await run_to_end(_undo(load, work))
+            await run_to_end(load.undo())
             raise
         return self._loaded.info
 
@@ -171,9 +170,12 @@ class _Loaded:
         vLLM would ask in the first request, and wait for ever if the engine died just then.
         """
         question = asyncio.ensure_future(self.engine.get_supported_tasks())
-        while not question.done() and all(process.is_alive() for process in self.processes):
-            await asyncio.wait({question}, timeout=_POLL_S)
-        if question.cancel() or question.exception() is not None:
+        try:
+            while not question.done() and all(process.is_alive() for process in self.processes):
+                await asyncio.wait({question}, timeout=_POLL_S)
+        finally:
+            answered = not question.cancel() and question.exception() is None
+        if not answered:
             await self.stop()
             raise EngineUnavailableError("vLLM's engine ended as soon as it had started")
 
@@ -191,7 +193,7 @@ class _Loaded:
     def _shutdown(self) -> None:
         with contextlib.suppress(Exception):  # what it could not end is killed below
             self.engine.shutdown()
-        _kill(self.processes)
+        _kill(self.processes, wait_s=_KILL_S)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -214,19 +216,28 @@ class _Load:
         self._config = config
         self._called_off = threading.Event()
         self._others: frozenset[BaseProcess] | None = None
-
-    def call_off(self) -> None:
-        """Let :meth:`run` fail as soon as it can; until then this has to be called again and again."""
-        self._called_off.set()
-        _kill(self._processes())
+        self._building: asyncio.Future[_Loaded] | None = None
 
     async def run(self) -> _Loaded:
-        """When it raises, nothing is left behind. Not to be cancelled: the threads would go on."""
+        """When it raises anything but ``CancelledError``, nothing is left behind; after that call :meth:`undo`."""
+        loop = asyncio.get_running_loop()
         # In two steps, because vLLM keeps errors of its imports, and with them the frames below, for ever.
-        plan = await asyncio.to_thread(self._plan)
-        loaded = await asyncio.to_thread(self._build, plan)
+        plan = await loop.run_in_executor(None, self._plan)
+        self._building = loop.run_in_executor(None, self._build, plan)
+        loaded = await asyncio.shield(self._building)
         await loaded.answer()
         return loaded
+
+    async def undo(self) -> None:
+        """End what :meth:`run` has begun; without its processes, the thread that builds the engine ends soon."""
+        self._called_off.set()
+        if self._building is None:
+            return
+        while not self._building.done():
+            _kill(self._processes())
+            await asyncio.wait({self._building}, timeout=_POLL_S)
+        if self._building.exception() is None:
+            await self._building.result().stop()
 
     def _plan(self) -> _Plan:
         for name, value in _ENVIRONMENT.items():
@@ -243,7 +254,7 @@ class _Load:
             try:
                 engine = _engine(plan)
             except BaseException:
-                _kill(self._processes())
+                _kill(self._processes(), wait_s=_KILL_S)
                 raise
             return _Loaded(engine, self._processes(), plan.info)
 
@@ -259,33 +270,24 @@ class _Load:
 
     def _check(self) -> None:
         if self._called_off.is_set():
-            raise EngineUnavailableError("the start of vLLM was called off")
+            raise EngineUnavailableError("the start of vLLM was called off")  # nobody waits for it
 
     def _processes(self) -> frozenset[BaseProcess]:
         return frozenset() if self._others is None else _engine_processes() - self._others
-
-
-async def _undo(load: _Load, work: asyncio.Task[_Loaded]) -> None:
-    """Wait for the end of a load that nobody wants any more; without its processes that is soon."""
-    while not work.done():
-        load.call_off()
-        await asyncio.wait({work}, timeout=_POLL_S)
-    if work.exception() is None:
-        await work.result().stop()
 
 
 def _engine_processes() -> frozenset[BaseProcess]:
     return frozenset(child for child in multiprocessing.active_children() if child.name.startswith(_PROCESSES))
 
 
-def _kill(processes: Iterable[BaseProcess]) -> None:
-    """End the processes and their children, and wait for the processes; those that have ended are no trouble."""
+def _kill(processes: Iterable[BaseProcess], *, wait_s: float = 0.0) -> None:
+    """End the processes and their children; those that have ended are no trouble."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(process.pid).children(recursive=True):
                 child.kill()
         process.kill()
-        process.join()
+        process.join(wait_s)
 
 
 def _library(name: str) -> Any:
@@ -359,8 +361,9 @@ def _no_repeat() -> list[str] | None:
 
 def _local(model: str, options: Mapping[str, Any]) -> str:
     """The directory of a model."""
-    if Path(model).exists():
-        return model
+    path = Path(model).expanduser()
+    if path.exists():
+        return str(path)
     try:
         found: str = _library("huggingface_hub").snapshot_download(
             model, revision=options.get("revision"), cache_dir=options.get("download_dir"), local_files_only=True

@@ -18,6 +18,7 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__mp_main__":
+    os.dup2(2, 1)  # standard output is for our results; native libraries of vLLM's write to it
     # Ctrl-C reaches the whole process group; the parent decides when the engine ends.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(os.getppid(),), name="mineru-parent", daemon=True).start()

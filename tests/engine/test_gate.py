@@ -134,3 +134,29 @@ def test_random_cancels_leave_nothing_behind(seed: int) -> None:
         assert (state.in_flight, state.waiting, state.documents) == (0, 0, 0)
 
     asyncio.run(body())
+
+
+def test_within_a_document_long_requests_go_first() -> None:
+    async def body() -> None:
+        gate, order, go = RequestGate(1), [], asyncio.Event()
+
+        async def ask(name: str, document: str, length: float) -> None:
+            async with gate.place(document, length):
+                order.append(name)
+                await go.wait()
+
+        first = asyncio.create_task(ask("first", "a", 0))
+        await settle()
+        work = (("short", "a", 1.0), ("long", "a", 9.0), ("other", "b", 0.0), ("long too", "a", 9.0))
+        tasks = [asyncio.create_task(ask(*item)) for item in work]
+        tasks.append(gone := asyncio.create_task(ask("gone", "a", 99.0)))
+        await settle()
+        gone.cancel()
+        await settle()
+        go.set()
+        await asyncio.gather(first, *tasks, return_exceptions=True)
+        assert [name for name in order if name != "other"] == ["first", "long", "long too", "short"]
+        assert order.index("other") == 2  # documents still take turns
+        assert gate.statistics().documents == 0
+
+    asyncio.run(body())
