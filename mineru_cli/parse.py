@@ -48,7 +48,8 @@ def parse(
         bool, typer.Option("--layout", help="Also write x_layout.pdf: every block, its type and order.")
     ] = False,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Documents at once. Default: one per core, at most 4; 8 with a VLM.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Documents at once. Default: one per core, at most 4; 8 with a VLM."),
     ] = None,
     image_analysis: Annotated[
         bool | None, typer.Option("--image-analysis/--no-image-analysis", help="Let a VLM describe images and charts.")

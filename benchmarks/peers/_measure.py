@@ -27,7 +27,7 @@ LOOK_FOR_CHILDREN_EVERY = 5  # samples
 class PeerResult:
     """One measured round; ``config`` holds what else must be known to repeat it.
 
-    :ivar samples: of each document, in the order given: ``began_s`` from the start of the round, ``seconds``, ``pages``.
+    :ivar samples: of each document in turn: ``began_s`` from the start of the round, ``seconds``, ``pages``.
     """
 
     peer: str
@@ -140,9 +140,7 @@ async def measure_rounds(
         print(json.dumps(asdict(result)), flush=True)
 
 
-async def _all(
-    documents: Sequence[Path], width: int, parse: Callable[[Path], Awaitable[int]]
-) -> list[dict[str, Any]]:
+async def _all(documents: Sequence[Path], width: int, parse: Callable[[Path], Awaitable[int]]) -> list[dict[str, Any]]:
     slots, started = asyncio.Semaphore(width), time.perf_counter()
 
     async def one(path: Path) -> dict[str, Any]:

@@ -221,8 +221,8 @@ class _Load:
     async def run(self) -> _Loaded:
         """When it raises anything but ``CancelledError``, nothing is left behind; after that call :meth:`undo`."""
         loop = asyncio.get_running_loop()
-        # In two steps, because vLLM keeps errors of its imports, and with them the frames below, for ever.
-        plan = await loop.run_in_executor(None, self._plan)
+        # vLLM keeps errors of its imports for ever, and with them all frames below: nothing in those holds the engine.
+        plan = await loop.run_in_executor(None, _plan, self._config)
         self._building = loop.run_in_executor(None, self._build, plan)
         loaded = await asyncio.shield(self._building)
         await loaded.answer()
@@ -238,15 +238,6 @@ class _Load:
             await asyncio.wait({self._building}, timeout=_POLL_S)
         if self._building.exception() is None:
             await self._building.result().stop()
-
-    def _plan(self) -> _Plan:
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        location = _device(self._config.device)
-        options = _options(self._config.engine_options)
-        model = self._config.model or DEFAULT_MODEL
-        arguments = _arguments(_local(model, options), options)
-        return _Plan(arguments, options, EngineInfo("vllm", model, str(_library("vllm").__version__), location))
 
     def _build(self, plan: _Plan) -> _Loaded:
         with self._turn():
@@ -303,6 +294,16 @@ def _library(name: str) -> Any:
         raise EngineUnavailableError(f"vLLM cannot be imported: {_line(exc)}", hint=_INSTALL) from exc
     except Exception as exc:
         raise EngineUnavailableError(f"vLLM cannot be imported: {_line(exc)}", hint=_INSTALL) from exc
+
+
+def _plan(config: VlmConfig) -> _Plan:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    location = _device(config.device)
+    options = _options(config.engine_options)
+    model = config.model or DEFAULT_MODEL
+    arguments = _arguments(_local(model, options), options)
+    return _Plan(arguments, options, EngineInfo("vllm", model, str(_library("vllm").__version__), location))
 
 
 def _device(asked: str | None) -> str:

@@ -199,9 +199,7 @@ def _async_failures(path: Path) -> list[BaseException | None]:
     return asyncio.run(body())
 
 
-def test_a_dead_engine_is_rebuilt_by_the_next_call(
-    demo: Path, made: list[tuple[VlmConfig, ScriptedTransport]]
-) -> None:
+def test_a_dead_engine_is_rebuilt_by_the_next_call(demo: Path, made: list[tuple[VlmConfig, ScriptedTransport]]) -> None:
     preload(**VLM)
 
     def killed(_: VlmRequest) -> VlmReply:
