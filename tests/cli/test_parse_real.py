@@ -85,11 +85,19 @@ def test_a_wrong_password_never_shows(tmp_path: Path, demo: Path) -> None:
     assert b"canary-password" not in done.stdout + done.stderr
 
 
-def test_a_tier_that_has_no_engine_yet(tmp_path: Path, demo: Path) -> None:
-    done = run(tmp_path, str(demo / "paper.pdf"), "--tier", "high", "--json")
+def test_the_built_in_engine_says_that_it_is_no_model(tmp_path: Path, demo: Path) -> None:
+    done = run(tmp_path, str(demo / "paper.pdf"), str(demo / "contract.pdf"), "--tier", "xhigh", "--pages", "1")
+    assert done.returncode == 0
+    assert done.stderr.count(b"engine_builtin") == 1
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, demo: Path) -> None:
+    url = "http://127.0.0.1:9"
+    done = run(tmp_path, str(demo / "paper.pdf"), "--tier", "high", "--server-url", url, "--json")
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
-    assert error["code"] == "engine_unavailable"
+    assert error["code"] == "engine_dead"
+    assert url in error["message"]
     assert error["hint"]
 
 

@@ -388,7 +388,7 @@ def test_an_unknown_prompt_is_refused() -> None:
 
 
 async def busy(pool: WorkerPool) -> None:
-    while pool.statistics().busy == 0:  # noqa: ASYNC110 - a state of another process, no event to wait for
+    while pool.statistics().busy == 0:
         await asyncio.sleep(0.01)
 
 

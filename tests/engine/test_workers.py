@@ -38,7 +38,7 @@ async def pool(**settings: int) -> AsyncIterator[WorkerPool]:
 
 async def busy(workers: WorkerPool) -> None:
     """Wait until a task runs."""
-    while workers.statistics().busy == 0:  # noqa: ASYNC110 - a state of another process, no event to wait for
+    while workers.statistics().busy == 0:
         await asyncio.sleep(0.01)
 
 
