@@ -18,7 +18,7 @@ import os
 import threading
 import traceback
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from multiprocessing import spawn
 from multiprocessing.process import BaseProcess
@@ -243,7 +243,7 @@ class _Load:
         with self._turn():
             self._others = _engine_processes()
             try:
-                engine = _engine(plan)
+                engine = _engine(plan, self._check)
             except BaseException:
                 _kill(self._processes(), wait_s=_KILL_S)
                 raise
@@ -377,13 +377,17 @@ def _local(model: str, options: Mapping[str, Any]) -> str:
     return found
 
 
-def _engine(plan: _Plan) -> Any:
-    """Start the engine: vLLM's ``AsyncLLM.from_engine_args`` in its two steps."""
+def _engine(plan: _Plan, check: Callable[[], None]) -> Any:
+    """Start the engine: vLLM's ``AsyncLLM.from_engine_args`` in its two steps.
+
+    :param check: raises if the engine is no longer wanted.
+    """
     asynchronous, arguments = _library("vllm.v1.engine.async_llm").AsyncLLM, plan.arguments
     try:
         config = arguments.create_engine_config()
         if "logits_processors" not in plan.options and getattr(config, "use_v2_model_runner", False):
             config.model_config.logits_processors = None  # ours is for the V1 runner, the V2 runner refuses it
+        check()
         with _own_main():
             return asynchronous.from_vllm_config(
                 config, disable_log_stats=arguments.disable_log_stats, enable_log_requests=arguments.enable_log_requests
