@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import tempfile
 import time
@@ -73,8 +74,9 @@ def at_engine(
 ) -> Record:
     """One part, at an engine with these timings."""
     simulator.control(reset=True, engine=timing(config))
+    load = os.getloadavg()[0]
     found = asyncio.run(part(Scene(simulator, scratch)))
-    return {**found, "late_s": simulator.stats().late_s}
+    return {**found, "late_s": simulator.stats().late_s, "load_before": round(load, 2)}
 
 
 def figures_and_goals(runs: Sequence[Record]) -> tuple[dict[str, dict[str, Spread | float]], list[Goal]]:

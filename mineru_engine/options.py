@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from mineru_engine.errors import OptionError
+from mineru_engine.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from mineru_engine.settings import VlmSettings
@@ -128,10 +129,8 @@ def _first_problem(exc: ValidationError) -> str:
 
 
 def _hint(exc: ValidationError) -> str | None:
-    from difflib import get_close_matches
-
     error = exc.errors(include_url=False, include_input=False)[0]
     if error["type"] != "extra_forbidden":
         return None
-    near = get_close_matches(str(error["loc"][-1]), ParseOptions.model_fields, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(ParseOptions.model_fields)}"
+    known = ParseOptions.model_fields
+    return did_you_mean(str(error["loc"][-1]), known) or f"known options: {', '.join(known)}"

@@ -35,9 +35,9 @@ class Protocol:
     simplified: list[int] = field(default_factory=list)
 
     def __call__(self) -> tuple[MiddleJson, ModelJson]:
-        from mineru_engine.quiet import quiet_docvortex
+        from mineru_engine.quiet import quiet
 
-        quiet_docvortex()
+        quiet("docvortex")
         try:
             return self._convert(self.pages, self.index_map)
         except _PROTOCOL_ERRORS:

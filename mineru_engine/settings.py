@@ -12,13 +12,13 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from mineru_engine.errors import ErrorCode, OptionError
+from mineru_engine.nearest import did_you_mean
 from mineru_engine.options import Engine, ImageFormat
 
 __all__ = ("EnhanceSettings", "ModelSettings", "ProcessingSettings", "Settings", "VlmSettings", "WorkerSettings")
@@ -223,11 +223,10 @@ def _check_name(name: str, source: str) -> None:
     known = leaf_names()
     if name in known:
         return
-    near = get_close_matches(name, known, n=1)
     raise OptionError(
         f"{source}: unknown setting {name!r}",
         code=ErrorCode.SETTING_INVALID,
-        hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
+        hint=did_you_mean(name, known) or f"known settings: {', '.join(known)}",
     )
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
+from mineru_cli.bench.conditions import conditions
 from mineru_cli.bench.report import Caveat, Report
+from mineru_cli.bench.statistics import NOISY
 
 __all__ = ("RESULTS_DIFFER", "caveats_of")
 
 RESULTS_DIFFER = "results_differ"
 _FEW_REPEATS = 3
-_MOST_SPREAD = 0.05
 
 
 def caveats_of(report: Report, *, load_before: float | None) -> list[Caveat]:
@@ -50,12 +50,12 @@ def _engine(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _machine(report: Report, load_before: float | None) -> Iterator[tuple[str, str]]:
-    rates = _rates(report)
-    repeats = min(map(len, rates), default=0)
+    groups = conditions(report).values()
+    repeats = min((len(group.runs) for group in groups), default=0)
     if repeats < _FEW_REPEATS:
         yield "single_sample", f"{repeats} repeat{'s' * (repeats != 1)}: too few to tell a change from chance"
-    spread = max(map(_spread, rates), default=0.0)
-    if spread > _MOST_SPREAD:
+    spread = max((group.throughput_spread or 0.0 for group in groups), default=0.0)
+    if spread > NOISY:
         yield "machine_noisy", f"pages/s differed by up to {spread:.0%} between repeats"
     if load_before is not None and load_before > report.machine.cores_allowed:
         yield (
@@ -63,20 +63,6 @@ def _machine(report: Report, load_before: float | None) -> Iterator[tuple[str, s
             f"others used the machine: load average {load_before:.1f} before the start, on "
             f"{report.machine.cores_allowed} cores",
         )
-
-
-def _rates(report: Report) -> list[list[float]]:
-    """Pages/s of the repeats of each mode and concurrency."""
-    groups: dict[tuple[str, int], list[float]] = {}
-    for run in report.runs:
-        groups.setdefault((run.mode, run.concurrency), []).append(run.pages_per_s)
-    return list(groups.values())
-
-
-def _spread(values: list[float]) -> float:
-    """From the smallest to the largest, as a share of the median; 0 where there is none."""
-    middle = statistics.median(values)
-    return (max(values) - min(values)) / middle if middle else 0.0
 
 
 def _listed(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from mineru_engine.enhance.language_model import language_model
 from mineru_engine.enhance.tables import ask_joins, find_pairs
 from mineru_engine.enhance.titles import ask_levels, find_titles
-from mineru_engine.errors import EngineError
+from mineru_engine.errors import EngineError, EngineUnavailableError
 from mineru_engine.settings import EnhanceSettings
 
 __all__ = ("enhance",)
@@ -32,45 +32,25 @@ async def enhance(
     :param numbers: zero-based page index of each of them.
     :param note: takes the code and the message of a diagnostic.
     """
-    await _Enhancement(pages, numbers, settings, note).run()
+    if not settings.active:
+        return
+    try:
+        await _improve(pages, numbers, settings)
+    except EngineError as exc:
+        note("enhance_failed", f"title levels and tables stay as they were found: {exc.message}")
 
 
-class _Enhancement:
-    def __init__(
-        self,
-        pages: list[list[RawBlock]],
-        numbers: Sequence[int],
-        settings: EnhanceSettings,
-        note: Callable[[str, str], None],
-    ) -> None:
-        self._pages = pages
-        self._numbers = numbers
-        self._settings = settings
-        self._note = note
-
-    async def run(self) -> None:
-        if not self._settings.active:
-            return
-        if not self._settings.server_url:
-            self._failed("no server is set: MINERU_ENHANCE_SERVER_URL")
-            return
-        try:
-            await self._improve()
-        except EngineError as exc:
-            self._failed(exc.message)
-
-    def _failed(self, reason: str) -> None:
-        self._note("enhance_failed", f"title levels and tables stay as they were found: {reason}")
-
-    async def _improve(self) -> None:
-        titles = find_titles(self._pages, self._numbers) if self._settings.title_levels else []
-        pairs = await asyncio.to_thread(find_pairs, self._pages, self._numbers) if self._settings.tables else []
-        if not titles and not any(pair.question for pair in pairs):
-            return
-        async with language_model(self._settings) as model:
-            levels = await ask_levels(model, titles)
-            joins = await ask_joins(model, pairs)
-        for title, level in zip(titles, levels, strict=True):
-            title.set_level(level)
-        for join in joins:
-            join.apply()
+async def _improve(pages: list[list[RawBlock]], numbers: Sequence[int], settings: EnhanceSettings) -> None:
+    if not settings.server_url:
+        raise EngineUnavailableError("no server is set: MINERU_ENHANCE_SERVER_URL")
+    titles = find_titles(pages, numbers) if settings.title_levels else []
+    pairs = await asyncio.to_thread(find_pairs, pages, numbers) if settings.tables else []
+    if not titles and not any(pair.question for pair in pairs):
+        return
+    async with language_model(settings) as model:
+        levels = await ask_levels(model, titles)
+        joins = await ask_joins(model, pairs)
+    for title, level in zip(titles, levels, strict=True):
+        title.set_level(level)
+    for join in joins:
+        join.apply()

@@ -167,11 +167,14 @@ def _native_layers(ocr_mode: str, reads_images: bool) -> set[TextLayer]:
     return {TextLayer.GOOD, TextLayer.GARBLED}
 
 
-def judge_page(document: PageSource, index: int) -> dict[str, Any]:
-    """What is on one page: ``index``, ``size`` (points), ``layer``, ``chars``, ``problem`` and, of PDFs, ``text``."""
+def judge_page(document: PageSource, index: int, *, use_layer: bool = True) -> dict[str, Any]:
+    """What is on one page: ``index``, ``size`` (points), ``layer``, ``chars``, ``problem`` and, of PDFs, ``text``.
+
+    :param use_layer: whether a text layer is of interest; else none is looked for.
+    """
     item: dict[str, Any] = {"index": index, "size": None, "layer": None, "chars": 0, "problem": None, "text": ""}
     try:
-        if not isinstance(document, PdfSource):
+        if not use_layer or not isinstance(document, PdfSource):
             item["size"], item["layer"] = document.page_size(index), TextLayer.NONE
             return item
         with document.page(index) as page:

@@ -172,11 +172,13 @@ class VisionReader(PageReader):
         """Ask about the blocks of a native page that have no text."""
         index = item["index"]
         blocks: list[RawBlock] = item["blocks"]
-        asked = [at for at, block in enumerate(blocks) if block["type"] in _ASKED and not block.get("content")]
-        if not asked:
+        wanted = [
+            {"type": block["type"], "bbox": block["bbox"], "angle": block.get("angle") or 0, "content": None, "_at": at}
+            for at, block in enumerate(blocks)
+            if block["type"] in _ASKED and not block.get("content")
+        ]
+        if not wanted:
             return
-        wanted = [{"type": blocks[at]["type"], "bbox": blocks[at]["bbox"], "_at": at} for at in asked]
-        wanted = [{**block, "angle": blocks[block["_at"]].get("angle") or 0, "content": None} for block in wanted]
         try:
             async with self._room() as room:
                 cut = await self._page_task("cut_blocks", index, {"blocks": wanted, **self._cutting()})

@@ -14,7 +14,6 @@ from docvortex.analyzers.pdf import PDFTableRecoveryError, prepare_table_page, r
 from docvortex.assets import encode_crop_as_jpeg_data_uri
 from docvortex.geometry import normalize_quarter_turn_angle
 
-from mineru_engine.errors import MineruError
 from mineru_engine.options import ImageFormat
 from mineru_engine.pdf.encode import encode_image, without_colour
 from mineru_engine.pdf.lines import area, covered
@@ -39,6 +38,7 @@ RawBlock = dict[str, Any]
 _DPI: Final = 200
 _MAX_SIDE: Final = 4000
 _PICTURE_SIDE: Final = 2000
+_WORDS: Final = (TextLayer.GOOD, TextLayer.OCR_LAYER, TextLayer.GARBLED)
 _TEXT, _LINES, _TABLE = "_text", "_lines", "_table"  # what the page itself gave, kept apart from the model's answers
 _FORMULA_SIGNS: Final = frozenset("∂∇∑∏√∞∫≤≥≠≈∈∉⊂⊆∪∩∀∃→⇒↦×⊗⊕∝±")
 
@@ -50,26 +50,14 @@ def look_at_page(source: dict[str, Any], page: int, image_format: str, ocr_mode:
         and, unless the page is blank or cannot be loaded, ``image``.
     """
     document = open_source(SourceSpec(**source))
-    item = _unjudged(document, page) if ocr_mode == "ocr" else judge_page(document, page)
+    item = judge_page(document, page, use_layer=ocr_mode != "ocr")
+    del item["text"]  # what is to be used of it is read when the blocks are known
     layer = item["layer"]
     item["fill"] = ocr_mode != "ocr" and (layer == TextLayer.GOOD or (ocr_mode == "txt" and layer in _WORDS))
     if layer is not None and layer != TextLayer.BLANK:
         pixels = document.render_square(page, protocol.LAYOUT_SIDE)
         item["image"] = _sent(pixels, image_format)
     return item
-
-
-def _unjudged(document: PageSource, page: int) -> dict[str, Any]:
-    """A page whose text layer nobody wants to use."""
-    try:
-        size, problem = document.page_size(page), None
-    except MineruError as exc:
-        size, problem = None, exc.message
-    layer = None if problem else TextLayer.NONE
-    return {"index": page, "size": size, "layer": layer, "chars": 0, "problem": problem}
-
-
-_WORDS: Final = (TextLayer.GOOD, TextLayer.OCR_LAYER, TextLayer.GARBLED)
 
 
 def cut_page(
@@ -91,7 +79,7 @@ def cut_page(
     """
     document = open_source(SourceSpec(**source))
     size = document.page_size(page)
-    pixels = document.render(page, _long_side(size))
+    pixels = _drawn(document, page)
     if answer is None:
         from mineru_engine.vlm.onnx_tasks import layout_answer
 
@@ -112,12 +100,12 @@ def cut_blocks(
     :param blocks: ``type``, ``bbox``, ``angle`` and whatever else shall come back.
     """
     document = open_source(SourceSpec(**source))
-    pixels = document.render(page, _long_side(document.page_size(page)))
-    return _cut(pixels, blocks, image_analysis, image_format, pictures=False)
+    return _cut(_drawn(document, page), blocks, image_analysis, image_format, pictures=False)
 
 
-def _long_side(size: tuple[float, float]) -> int:
-    return round(min(_MAX_SIDE, max(size) * _DPI / 72))
+def _drawn(document: PageSource, page: int) -> Pixels:
+    """The page at the size of which blocks are cut out."""
+    return document.render(page, round(min(_MAX_SIDE, max(document.page_size(page)) * _DPI / 72)))
 
 
 def _sent(pixels: Pixels, image_format: str) -> dict[str, str]:
@@ -232,7 +220,7 @@ def _rescue(document: PageSource, page: int, blocks: list[RawBlock], *, fill: bo
         box = tuple(block["bbox"])
         found, way = [line for line in lines if covered(line.bbox, box) > 0.5], "text layer"
         if not found and block["type"] not in ("image", "chart", "equation"):
-            pixels = document.render(page, _long_side(document.page_size(page))) if pixels is None else pixels
+            pixels = _drawn(document, page) if pixels is None else pixels
             found, way = read_lines(_crop(pixels, box), threads=threads), "OCR"
         if found:
             block[_TEXT] = Paragraph(tuple(join_rows(found))).text

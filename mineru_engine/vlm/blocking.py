@@ -21,7 +21,7 @@ from mineru_engine.errors import EngineDeadError, EngineRequestError
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.device import device_lock
 from mineru_engine.vlm.config import VlmConfig
-from mineru_engine.vlm.local_models import LOCAL_ENGINES, load_error, model_name, request_error
+from mineru_engine.vlm.local_models import LOCAL_ENGINES, load_error, request_error
 from mineru_engine.vlm.transport import EngineInfo, VlmReply, VlmRequest
 
 __all__ = ("BlockingTransport",)
@@ -109,7 +109,7 @@ class BlockingTransport:
             self._device = engine.device(config)
             with self._turn(dropped):
                 self._client = engine.load(config, self._device, self._resources)
-            return EngineInfo(str(config.engine), model_name(config), engine.version(), self._device)
+            return EngineInfo(str(config.engine), config.local_model, engine.version(), self._device)
         except Exception as exc:  # noqa: BLE001 - four libraries, any of which may raise anything
             error = load_error(config, exc)
         raise error  # from out here: the frames of the exception hold what was loaded

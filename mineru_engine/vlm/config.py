@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,11 @@ class VlmConfig:
         )
 
     @property
+    def local_model(self) -> str:
+        """Path or hub name of what an engine in this process loads."""
+        return self.model or DEFAULT_MODEL
+
+    @property
     def engine_options(self) -> dict[str, Any]:
         """Engine options by name."""
         values: dict[str, Any] = json.loads(self.options)
@@ -86,8 +92,9 @@ def _choose(server_url: str | None) -> Engine:
     return Engine.VLLM if _has_vllm_and_cuda() else Engine.ONNX
 
 
+@functools.cache
 def _has_vllm_and_cuda() -> bool:
-    """Whether vLLM is installed and the driver shows a GPU; asks without importing either."""
+    """Whether vLLM is installed and the driver shows a GPU; asks without importing either, once for all calls."""
     from importlib.util import find_spec
 
     if find_spec("vllm") is None:

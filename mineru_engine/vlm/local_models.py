@@ -7,13 +7,11 @@ installed; nothing is downloaded.
 from __future__ import annotations
 
 import inspect
-import os
 import platform
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,13 @@ from mineru_engine.errors import (
     MineruError,
     OptionError,
 )
+from mineru_engine.nearest import did_you_mean
 from mineru_engine.options import Engine
-from mineru_engine.vlm.config import DEFAULT_MODEL, VlmConfig
+from mineru_engine.quiet import quiet
+from mineru_engine.vlm.config import VlmConfig
 from mineru_engine.vlm.transport import VlmReply
 
-__all__ = ("LOCAL_ENGINES", "LocalEngine", "load_error", "model_name", "request_error")
+__all__ = ("LOCAL_ENGINES", "LocalEngine", "load_error", "request_error")
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,6 @@ class LocalEngine:
         return metadata.version(self.package)
 
 
-def model_name(config: VlmConfig) -> str:
-    """Path or hub name of the model in force."""
-    return config.model or DEFAULT_MODEL
-
-
 def load_error(config: VlmConfig, exc: Exception) -> MineruError:
     """What an exception means that left :attr:`LocalEngine.device` or :attr:`LocalEngine.load`; without its frames."""
     if isinstance(exc, MineruError):
@@ -69,7 +64,7 @@ def load_error(config: VlmConfig, exc: Exception) -> MineruError:
     if isinstance(exc, ImportError):
         text = f"engine {config.engine} lacks a package: {_line(exc)}"
         return EngineUnavailableError(text, hint=LOCAL_ENGINES[config.engine].install)
-    text = f"engine {config.engine} could not load {model_name(config)}: {_line(exc)}"
+    text = f"engine {config.engine} could not load {config.local_model}: {_line(exc)}"
     return EngineUnavailableError(text, hint=_MEMORY_HINT if _wants_memory(exc) else None)
 
 
@@ -98,7 +93,7 @@ def _line(exc: Exception) -> str:
 
 
 def _model_directory(config: VlmConfig) -> Path:
-    name = model_name(config)
+    name = config.local_model
     path = Path(name).expanduser()
     if path.is_dir():
         return path
@@ -138,12 +133,11 @@ def _checked_options(config: VlmConfig, known: Collection[str]) -> dict[str, Any
 
 
 def _unknown_option(config: VlmConfig, name: str, known: Collection[str] = ()) -> OptionError:
-    near = get_close_matches(name, known, n=1)
     listed = f"known: {', '.join(sorted(known))}" if known else "known are those of the engine's own loader"
     return OptionError(
         f"engine {config.engine} has no option {name!r}",
         code=ErrorCode.SETTING_INVALID,
-        hint=f"did you mean {near[0]!r}?" if near else listed,
+        hint=did_you_mean(name, known) or listed,
     )
 
 
@@ -216,7 +210,7 @@ def _whole_reply(result: Any) -> VlmReply:
 def _gguf_files(config: VlmConfig, projector: str | None) -> tuple[Path, Path]:
     """The model and the part of it that sees, which llama.cpp keeps in a file of its own."""
     hint = "set MINERU_MODEL_VLM_MODEL to a .gguf file; its mmproj file lies beside it or is engine option mmproj"
-    model = Path(model_name(config)).expanduser()
+    model = Path(config.local_model).expanduser()
     if model.suffix != ".gguf" or not model.is_file():
         raise EngineUnavailableError(f"engine llama-cpp needs a .gguf file, and {model} is none", hint=hint)
     found = [Path(projector).expanduser()] if projector else sorted(model.parent.glob("*mmproj*.gguf"))
@@ -256,18 +250,10 @@ def _load_mlx(config: VlmConfig, _: str, __: ExitStack) -> Any:
     from mineru_vl_utils.mlx_compat import load_mlx_model
     from mineru_vl_utils.vlm_client import SamplingParams
 
-    _quiet()
+    quiet("mineru_vl_utils")
     model, processor = load_mlx_model(str(_model_directory(config)), **config.engine_options)
     greedy = SamplingParams(temperature=0.0, top_p=1.0, top_k=0)  # mlx-vlm takes no None for what a request leaves open
     return _client("mlx-engine", model=model, processor=processor, sampling_params=greedy)
-
-
-def _quiet() -> None:
-    """mineru-vl-utils logs DEBUG to stderr through loguru, as docvortex does: see :mod:`mineru_engine.quiet`."""
-    if not os.environ.get("MINERU_DEBUG"):
-        from loguru import logger
-
-        logger.disable("mineru_vl_utils")
 
 
 LOCAL_ENGINES = {

@@ -19,7 +19,6 @@ import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from multiprocessing import spawn
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -36,8 +35,8 @@ from mineru_engine.errors import (
     MineruError,
     OptionError,
 )
+from mineru_engine.nearest import did_you_mean
 from mineru_engine.runtime.cancel import run_to_end
-from mineru_engine.vlm.config import DEFAULT_MODEL
 from mineru_engine.vlm.transport import EngineInfo, VlmReply
 
 if TYPE_CHECKING:
@@ -301,7 +300,7 @@ def _plan(config: VlmConfig) -> _Plan:
         os.environ.setdefault(name, value)
     location = _device(config.device)
     options = _options(config.engine_options)
-    model = config.model or DEFAULT_MODEL
+    model = config.local_model
     arguments = _arguments(_local(model, options), options)
     return _Plan(arguments, options, EngineInfo("vllm", model, str(_library("vllm").__version__), location))
 
@@ -333,9 +332,8 @@ def _option(asked: str, known: set[str]) -> str:
     elif name in known:
         return name
     else:
-        near = get_close_matches(name, known, n=1)
         problem = f"vLLM has no option {asked!r}"
-        hint = f"did you mean {near[0]!r}?" if near else "they are the fields of vLLM's AsyncEngineArgs"
+        hint = did_you_mean(name, known) or "they are the fields of vLLM's AsyncEngineArgs"
     raise OptionError(f"{_SETTING}: {problem}", code=ErrorCode.SETTING_INVALID, hint=hint)
 
 

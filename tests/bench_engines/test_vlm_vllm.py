@@ -40,8 +40,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def process() -> Any:
-    """In the place of vLLM's engine."""
-    started = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,), daemon=True)
+    """In the place of vLLM's engine. Forked: a spawned one starts Python's resource tracker, which stays as a child."""
+    started = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
     started.start()
     yield started
     started.kill()

@@ -7,11 +7,7 @@ import random
 import threading
 
 from mineru_engine.runtime.budget import ByteBudget
-
-
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+from tests.engine.waiting import settle
 
 
 async def _waits_and_goes_in_order() -> None:

@@ -8,12 +8,7 @@ import random
 import pytest
 
 from mineru_engine.runtime.gate import RequestGate
-
-
-async def settle() -> None:
-    """Let every task that can run do so."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+from tests.engine.waiting import settle
 
 
 class Crowd:

@@ -38,6 +38,7 @@ from mineru_engine.vlm.blocking import BlockingTransport
 from mineru_engine.vlm.config import DEFAULT_MODEL, VlmConfig
 from mineru_engine.vlm.local_models import LOCAL_ENGINES, LocalEngine
 from mineru_engine.vlm.transport import EncodedImage, EngineInfo, Sampling, VlmReply, VlmRequest
+from tests.engine.waiting import settle
 
 PATIENCE = 60.0
 """Seconds after which a test that waits for a state fails."""
@@ -131,12 +132,6 @@ def run(body: Callable[[BlockingTransport], Awaitable[None]], **values: Any) -> 
             await transport.aclose()
 
     asyncio.run(whole())
-
-
-async def settle() -> None:
-    """Let every task that can run do so."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def own_threads() -> list[str]:

@@ -11,13 +11,9 @@ from mineru_engine.vlm.engine import EnginePhase
 from mineru_engine.vlm.protocol import LAYOUT, request
 from mineru_engine.vlm.transport import EncodedImage, VlmReply, VlmRequest
 from tests.engine.scripted_transport import ScriptedTransport, answer, engine
+from tests.engine.waiting import settle
 
 QUESTION = request(LAYOUT, EncodedImage("", "image/png"))
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def test_all_who_wait_share_one_start() -> None:
