@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mineru_cli import bench_command, compare, config, doctor, parse
+from mineru_cli import bench_command, compare, config, doctor, parse, serve
 
 __all__ = ("app", "main")
 
@@ -23,6 +23,7 @@ app.command("parse", epilog=parse.EPILOG)(parse.parse)
 app.command("doctor")(doctor.doctor)
 app.command("bench", cls=bench_command.BenchCommand, epilog=bench_command.EPILOG)(bench_command.bench)
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
+app.command("serve", epilog=serve.EPILOG)(serve.serve)
 app.add_typer(config.app, name="config")
 
 

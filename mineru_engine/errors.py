@@ -80,6 +80,14 @@ class ErrorCode(StrEnum):
     WORKER_DEADLINE = "worker_deadline"
     RUNTIME_CLOSED = "runtime_closed"
     RUNTIME_REENTERED = "runtime_reentered"
+    REQUEST_INVALID = "request_invalid"
+    JOB_NOT_FOUND = "job_not_found"
+    JOB_INTERRUPTED = "job_interrupted"
+    RESULT_NOT_READY = "result_not_ready"
+    QUEUE_FULL = "queue_full"
+    SERVER_CLOSING = "server_closing"
+    ACCESS_DENIED = "access_denied"
+    QUOTA_EXCEEDED = "quota_exceeded"
     INTERNAL = "internal"
 
 

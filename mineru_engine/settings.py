@@ -13,15 +13,23 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from mineru_engine.errors import ErrorCode, OptionError
 from mineru_engine.nearest import did_you_mean
 from mineru_engine.options import Engine, ImageFormat
 
-__all__ = ("EnhanceSettings", "ModelSettings", "ProcessingSettings", "Settings", "VlmSettings", "WorkerSettings")
+__all__ = (
+    "EnhanceSettings",
+    "ModelSettings",
+    "ProcessingSettings",
+    "ServerSettings",
+    "Settings",
+    "VlmSettings",
+    "WorkerSettings",
+)
 
 CONFIG_NAME = "mineru.toml"
 ENV_PREFIX = "MINERU_"
@@ -91,6 +99,33 @@ class EnhanceSettings(_Section):
         return self.title_levels or self.tables
 
 
+def _listed(value: object) -> object:
+    """In the environment a list is written with commas."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+_Names = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class ServerSettings(_Section):
+    """The job server."""
+
+    concurrency: int = Field(default=1, ge=1, description="jobs that run at once")
+    queue_limit: int = Field(default=1000, ge=1, description="jobs that may wait; more are refused with 429")
+    max_files: int = Field(default=100, ge=1, description="documents in one job")
+    max_request_mb: int = Field(default=512, ge=1, description="largest request body, MiB")
+    max_pages: int = Field(default=0, ge=0, description="pages of one document; 0 for any number")
+    retention_hours: float = Field(default=24.0, ge=0, description="hours for which ended jobs are kept; 0 for ever")
+    retention_gb: float = Field(default=20.0, ge=0, description="room for ended jobs, GB, the oldest go; 0 for any")
+    min_free_mb: int = Field(default=512, ge=0, description="free disk space, MiB, below which no job is taken")
+    cache_ttl: float = Field(
+        default=300.0, ge=0, description="seconds for which a result is given again from memory; 0 for never"
+    )
+    cors_origins: _Names = Field(default=[], description="web origins that may call from a browser")
+    url_hosts: _Names = Field(default=[], description="hosts that documents may be fetched from")
+    vlm_hosts: _Names = Field(default=[], description="hosts that a request may name as server_url")
+
+
 class Settings(_Section):
     """All settings. Build with :meth:`load`; plain ``Settings()`` is the defaults alone."""
 
@@ -98,6 +133,7 @@ class Settings(_Section):
     processing: ProcessingSettings = ProcessingSettings()
     worker: WorkerSettings = WorkerSettings()
     enhance: EnhanceSettings = EnhanceSettings()
+    server: ServerSettings = ServerSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

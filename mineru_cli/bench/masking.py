@@ -46,8 +46,8 @@ def _without_credentials(text: str) -> str:
 
 
 def public_settings(settings: Settings) -> dict[str, Any]:
-    """Dotted name → value of all settings in force."""
-    return {name: masked(value) for name, value in settings.leaves()}
+    """Dotted name → value of all settings in force, but those of the job server, which is not measured."""
+    return {name: masked(value) for name, value in settings.leaves() if not name.startswith("server.")}
 
 
 def public_options(options: ParseOptions) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""Reading results that lie on the disk. Everything here blocks: call it in a thread."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+from starlette.background import BackgroundTask
+
+from mineru_engine.errors import ErrorCode
+from mineru_engine.manifest import read_manifest
+from mineru_engine.output import FILE_NAMES
+from mineru_engine.result import OutputFormat
+from mineru_engine.server.jobs import Job, JobFile
+from mineru_engine.server.problems import RequestError
+from mineru_engine.server.storage import Storage
+
+__all__ = ("read_result", "removal", "result_path", "zipped")
+
+
+def read_result(storage: Storage, job: Job, file: JobFile, chosen: OutputFormat) -> bytes:
+    """One document in one of the job's formats.
+
+    :raises RequestError: if it is not there.
+    """
+    if chosen not in job.formats:
+        raise RequestError(
+            f"the job was not asked for format {chosen}",
+            code=ErrorCode.FILE_NOT_FOUND,
+            hint=f"it has {', '.join(job.formats)}",
+        )
+    return result_path(storage, job, file, FILE_NAMES[chosen].format(file.stem)).read_bytes()
+
+
+def result_path(storage: Storage, job: Job, file: JobFile, name: str) -> Path:
+    """Where one file of a result lies; only what the result's manifest lists is given out.
+
+    :param name: relative to the result, as ``images/….jpg``.
+    :raises RequestError: if it is not there.
+    """
+    home = storage.result(job, file)
+    manifest = read_manifest(home) if file.state.has_result else None
+    if manifest is None or all(record.path != name for record in manifest.files):
+        raise RequestError(f"{file.name} has no result file of that name", code=ErrorCode.FILE_NOT_FOUND)
+    return home / name
+
+
+def zipped(storage: Storage, job: Job) -> Path:
+    """A temporary ZIP of all results, ``<stem>/<file>``; see :func:`removal`."""
+    handle, name = tempfile.mkstemp(suffix=".zip", dir=storage.incoming)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in job.files:
+                home = storage.result(job, file)
+                manifest = read_manifest(home) if file.state.has_result else None
+                for record in manifest.files if manifest else ():
+                    archive.write(home / record.path, f"{file.stem}/{record.path}")
+    except BaseException:
+        path.unlink()
+        raise
+    return path
+
+
+def removal(path: Path) -> BackgroundTask:
+    """Removes a temporary file after it was sent."""
+    return BackgroundTask(path.unlink, missing_ok=True)

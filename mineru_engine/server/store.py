@@ -1,0 +1,188 @@
+"""What must survive the process: all jobs, in SQLite.
+
+One connection on one thread of its own; the write-ahead log lets a killed server start again where it was. An answer
+that a job was accepted is given only after the job is on disk (``synchronous=FULL``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+
+from mineru_engine.errors import ErrorCode, MineruError
+from mineru_engine.server.jobs import Job, JobState
+
+__all__ = ("JobStore", "StoreError")
+
+T = TypeVar("T")
+SCHEMA = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS jobs (
+    number      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          TEXT NOT NULL UNIQUE,
+    tenant      TEXT NOT NULL,
+    state       TEXT NOT NULL,
+    created     REAL NOT NULL,
+    finished    REAL,
+    idempotency TEXT,
+    document    BLOB NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS jobs_idempotency ON jobs (tenant, idempotency) WHERE idempotency IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jobs_tenant ON jobs (tenant, number);
+CREATE INDEX IF NOT EXISTS jobs_state ON jobs (state, finished);
+"""
+
+
+class StoreError(MineruError):
+    """The job database cannot be read or written."""
+
+    code = ErrorCode.OUTPUT_NOT_WRITABLE
+    retryable = True
+
+
+class JobStore:
+    """Jobs on disk.
+
+    :param path: of the database; made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mineru-store")
+        self._connection: sqlite3.Connection
+
+    async def open(self) -> None:
+        """Open or make the database.
+
+        :raises StoreError: if it is damaged, or of a later version.
+        """
+        await self._run(self._open)
+
+    async def close(self) -> None:
+        """Write everything and let go."""
+        await self._run(lambda: self._connection.close())
+        self._thread.shutdown()
+
+    async def add(self, job: Job) -> Job:
+        """Keep a new job.
+
+        :return: the job, or the earlier one with the same idempotency key.
+        """
+        return await self._run(lambda: self._add(job))
+
+    async def update(self, job: Job) -> None:
+        """Keep a job's new state; nothing happens if it was deleted."""
+        document = _packed(job)  # now: the job may change before the thread gets to it
+        values = (job.state, job.finished, document, job.id)
+        await self._run(lambda: self._write("UPDATE jobs SET state=?, finished=?, document=? WHERE id=?", values))
+
+    async def get(self, job_id: str) -> Job | None:
+        """One job."""
+        found = await self._run(lambda: self._read("WHERE id=?", (job_id,)))
+        return found[0] if found else None
+
+    async def find(self, tenant: str, idempotency: str) -> Job | None:
+        """The job that a tenant made with an idempotency key."""
+        found = await self._run(lambda: self._read("WHERE tenant=? AND idempotency=?", (tenant, idempotency)))
+        return found[0] if found else None
+
+    async def page(
+        self,
+        tenant: str,
+        *,
+        states: Collection[JobState] = (),
+        limit: int = 20,
+        after: str | None = None,
+        oldest_first: bool = False,
+        since: float = 0.0,
+    ) -> list[Job]:
+        """A tenant's jobs, the newest first.
+
+        :param after: id of the last job of the page before.
+        :param since: seconds since 1970; older ones are left out.
+        """
+        clauses, values = ["tenant=?", "created>=?"], [tenant, since]
+        if states:
+            clauses.append(f"state IN ({','.join('?' * len(states))})")
+            values += list(states)
+        if after is not None:
+            clauses.append(f"number{'>' if oldest_first else '<'}(SELECT number FROM jobs WHERE id=? AND tenant=?)")
+            values += [after, tenant]
+        order = f"ORDER BY number {'ASC' if oldest_first else 'DESC'} LIMIT ?"
+        where = f"WHERE {' AND '.join(clauses)} {order}"
+        return await self._run(lambda: self._read(where, (*values, limit)))
+
+    async def unfinished(self) -> list[Job]:
+        """Jobs that were queued or running when the server went, in their order."""
+        return await self._run(
+            lambda: self._read("WHERE state IN (?,?) ORDER BY number", (JobState.QUEUED, JobState.RUNNING))
+        )
+
+    async def ended(self, before: float | None = None) -> list[Job]:
+        """Ended jobs, the oldest first; only those that ended before a time (seconds since 1970), if one is given."""
+        cut = float("inf") if before is None else before
+        return await self._run(
+            lambda: self._read("WHERE finished IS NOT NULL AND finished<? ORDER BY finished", (cut,))
+        )
+
+    async def ids(self) -> set[str]:
+        """The ids of all jobs."""
+        return await self._run(lambda: {row[0] for row in self._connection.execute("SELECT id FROM jobs")})
+
+    async def counts(self) -> dict[JobState, int]:
+        """Number of jobs in each state."""
+        rows = await self._run(
+            lambda: self._connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
+        )
+        return {JobState(state): count for state, count in rows}
+
+    async def delete(self, job_id: str) -> None:
+        """Forget a job."""
+        await self._run(lambda: self._write("DELETE FROM jobs WHERE id=?", (job_id,)))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as exc:
+            full = getattr(exc, "sqlite_errorname", "") == "SQLITE_FULL"
+            code = ErrorCode.DISK_FULL if full else ErrorCode.OUTPUT_NOT_WRITABLE
+            raise StoreError(f"the job database: {exc}", code=code) from exc
+
+    def _open(self) -> None:
+        self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=10, check_same_thread=False)
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA:
+            raise StoreError(f"{self._path.name} was written by a later version (schema {version}, here {SCHEMA})")
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(f"BEGIN;{_TABLES}PRAGMA user_version={SCHEMA};COMMIT;")
+
+    def _add(self, job: Job) -> Job:
+        values = (job.id, job.tenant, job.state, job.created, job.idempotency, _packed(job))
+        try:
+            self._write(
+                "INSERT INTO jobs (id, tenant, state, created, idempotency, document) VALUES (?,?,?,?,?,?)", values
+            )
+        except sqlite3.IntegrityError:
+            found = self._read("WHERE tenant=? AND idempotency=?", (job.tenant, job.idempotency))
+            if not found:
+                raise
+            return found[0]
+        return job
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._connection.execute(statement, values)
+
+    def _read(self, where: str, values: tuple[Any, ...]) -> list[Job]:
+        rows = self._connection.execute(f"SELECT document FROM jobs {where}", values)
+        return [Job.from_dict(orjson.loads(row[0])) for row in rows]
+
+
+def _packed(job: Job) -> bytes:
+    return orjson.dumps(job.to_dict())

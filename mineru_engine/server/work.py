@@ -1,0 +1,74 @@
+"""One document of a job: from the stored upload to the stored result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from mineru_engine.api import parse_async
+from mineru_engine.progress import Progress
+from mineru_engine.result import ParseResult, ParseStatus
+from mineru_engine.runtime.registry import Lease
+from mineru_engine.server.cache import ResultCache
+from mineru_engine.server.jobs import Job, JobFile, JobState
+from mineru_engine.server.storage import Storage
+from mineru_engine.settings import Settings
+
+__all__ = ("Secrets", "Work")
+
+Secrets = dict[str, dict[str, Any]]
+"""Job id → options that are never written to the disk, as a password. They die with the process."""
+
+
+class Work:
+    """What :class:`~mineru_engine.server.queue.JobQueue` calls for each document."""
+
+    def __init__(self, settings: Settings, storage: Storage, lease: Lease, cache: ResultCache) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._lease = lease
+        self._cache = cache
+        self.secrets: Secrets = {}
+
+    async def __call__(self, job: Job, file: JobFile, report: Callable[[int, int], None]) -> None:
+        """Parse a document and keep its result; an earlier result for the same bytes and options is taken instead.
+
+        :raises MineruError: if there is no result.
+        """
+        secrets = self.secrets.get(job.id, {})
+        key = None if secrets or job.origin.get("no_cache") else self._cache.key(job, file, self._settings)
+        if key is not None and await self._cache.fetch(key, job, file):
+            return
+        options = {**job.options, **secrets}
+        if file.pages:
+            options["pages"] = file.pages
+
+        def advance(progress: Progress) -> None:
+            report(progress.done, progress.total)
+
+        result = await parse_async(
+            self._storage.input(job, file),
+            settings=self._settings,
+            lease=self._lease,
+            on_progress=advance,
+            **options,
+        )
+        await asyncio.to_thread(self._keep, job, file, result)
+        _describe(file, result)
+        if key is not None and result.status is ParseStatus.SUCCESS:
+            await self._cache.keep(key, job, file)
+
+    def _keep(self, job: Job, file: JobFile, result: ParseResult) -> None:
+        model = {f"{file.stem}_model.json": orjson.dumps(result.model_json.to_dict())}
+        result.save(self._storage.output(job), [*job.formats], overwrite=True, extra_files=model)
+
+
+def _describe(file: JobFile, result: ParseResult) -> None:
+    file.tier, file.engine, file.model, file.seconds = result.tier, result.engine, result.model, result.seconds
+    file.done = file.total = result.page_count
+    file.diagnostics = [diagnostic.to_dict() for diagnostic in result.diagnostics]
+    if result.status is ParseStatus.PARTIAL:
+        file.state = JobState.PARTIAL
