@@ -13,9 +13,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import cycle, groupby, islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import psutil
 import pypdfium2 as pdfium
@@ -41,7 +42,6 @@ TRIES = 5
 WATCH_EVERY_S = 0.1
 
 Record: TypeAlias = dict[str, Any]
-T = TypeVar("T")
 
 
 def timing(config: SimulatorConfig) -> dict[str, float]:
@@ -201,6 +201,44 @@ def valid(measure: Callable[[], Record]) -> Record:
             return {**record, "load_before": round(load, 2), "void_tries": tries}
         print(f"void: the simulated engine lost {record['late_s']:.3f} s", file=sys.stderr, flush=True)
     raise SystemExit(f"void: {TRIES} rounds in which the simulated engine could not keep its clock; no report")
+
+
+class Named(Protocol):
+    """A case that a report can name."""
+
+    @property
+    def name(self) -> str:
+        """Of the case."""
+
+
+C = TypeVar("C", bound=Named)
+
+
+def rounds(
+    sides: Sequence[str],
+    repeats: int,
+    cases: Sequence[C],
+    measure: Callable[[C, str], Record],
+    told: Callable[[Record], str],
+) -> list[Record]:
+    """All rounds of all cases: in each the sides take turns at the front, and each is valid.
+
+    :param measure: one round of a case and a side.
+    :param told: what to print of a round.
+    """
+    runs: list[Record] = []
+    for number, order in alternate(sides, repeats):
+        for case in cases:
+            for side in order:
+                run = valid(partial(measure, case, side))
+                runs.append({"side": side, "case": case.name, "round": number, **run})
+                print(f"round {number}: {case.name}, {side}: {told(run)}", flush=True)
+    return runs
+
+
+def values(runs: Iterable[Record], side: str, case: str, key: str) -> list[float]:
+    """A figure of one side in the order of the rounds."""
+    return [run[key] for run in runs if (run["side"], run["case"]) == (side, case)]
 
 
 # Reports

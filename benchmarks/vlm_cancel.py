@@ -25,7 +25,8 @@ from typing import Any
 import mineru_engine as engine
 from benchmarks._vlm import MODERATE, SLOW_CLOCK, Goal, Record, Spread, arguments, make_document, report, timing
 from benchmarks.simulator import Simulator, SimulatorConfig
-from benchmarks.vlm_leftovers import MAY_DIFFER, NONE_LEFT, Scene, scratch_directory
+from benchmarks.vlm_leftovers import MAY_DIFFER, NONE_LEFT, Scene
+from mineru_cli.bench.leftovers import scratch_directory
 
 SLOW = SimulatorConfig(step_base_ms=500)
 SEED = 20261130
@@ -109,7 +110,7 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
             f"{cancels} at random": (moderate, lambda scene: cancel_at_random(scene, short, cancels)),
         }
         runs = []
-        with scratch_directory(place / "scratch") as scratch, Simulator(slow) as simulator:
+        with scratch_directory() as scratch, Simulator(slow) as simulator:
             for label, (config, part) in parts.items():
                 # That the engine lost its clock (``late_s``) says nothing against what is left or how fast a cancel is.
                 runs.append({"part": label, **at_engine(simulator, config, scratch, part)})

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from benchmarks._vlm import (
@@ -24,13 +23,13 @@ from benchmarks._vlm import (
     Goal,
     Record,
     Spread,
-    alternate,
     arguments,
     make_document,
     make_documents,
     report,
+    rounds,
     run_case,
-    valid,
+    values,
 )
 
 CPU_GOALS = {"png": 1 / 3, "jpeg": 1 / 6}
@@ -43,32 +42,31 @@ def measure(sides: Sequence[str], repeats: int, widths: Sequence[int], pages: in
     :param widths: documents at a time.
     :param pages: of each of the four documents.
     """
-    runs: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="mineru-bench-") as name:
         directory = Path(name)
         documents, warm_up = make_documents(directory, 4, pages), make_document(directory / "warm-up.pdf", pages)
-        for number, order in alternate(sides, repeats):
-            for width in widths:
-                case = Case(f"{width} at a time", FREE, documents, width)
-                for side in order:
-                    run = valid(partial(run_case, case, SIDES[side], warm_up))
-                    per_page = {"cpu_ms_per_page": run["cpu_s"] / run["pages"] * 1000}
-                    rate = {"pages_per_s": run["pages"] / run["seconds"]}
-                    runs.append({"side": side, "case": case.name, "round": number, **run, **per_page, **rate})
-                    print(f"round {number}: {case.name}, {side}: {run['seconds']:.2f} s", flush=True)
-    return runs
+
+        def one_round(case: Case, side: str) -> Record:
+            run = run_case(case, SIDES[side], warm_up)
+            rates = {
+                "cpu_ms_per_page": run["cpu_s"] / run["pages"] * 1000,
+                "pages_per_s": run["pages"] / run["seconds"],
+            }
+            return {**run, **rates}
+
+        cases = [Case(_name(width), FREE, documents, width) for width in widths]
+        return rounds(sides, repeats, cases, one_round, lambda run: f"{run['seconds']:.2f} s")
 
 
-def values(runs: Sequence[Record], side: str, width: int, key: str) -> list[float]:
-    """A figure of one side in the order of the rounds."""
-    return [run[key] for run in runs if (run["side"], run["case"]) == (side, f"{width} at a time")]
+def _name(width: int) -> str:
+    return f"{width} at a time"
 
 
 def figures(runs: Sequence[Record], sides: Sequence[str], widths: Sequence[int]) -> Figures:
     """What each side needed."""
     keys = ("cpu_ms_per_page", "pages_per_s", "peak_rss_mb")
     return {
-        f"{side}, {width} at a time": {key: Spread.of(values(runs, side, width, key)) for key in keys}
+        f"{side}, {_name(width)}": {key: Spread.of(values(runs, side, _name(width), key)) for key in keys}
         for width in widths
         for side in sides
     }
@@ -80,11 +78,11 @@ def goals(runs: Sequence[Record], sides: Sequence[str], widths: Sequence[int]) -
     for ours in (side for side in OURS if side in sides):
         for other in (side for side in PEERS if side in sides):
             for width in widths:
-                cpu = [values(runs, side, width, "cpu_ms_per_page") for side in (ours, other)]
-                name = f"CPU, {ours} / {other}, {width} at a time"
+                cpu = [values(runs, side, _name(width), "cpu_ms_per_page") for side in (ours, other)]
+                name = f"CPU, {ours} / {other}, {_name(width)}"
                 found.append(Goal(name, Spread.ratio(*cpu), CPU_GOALS[ours]))
-            speed = [values(runs, side, 4, "pages_per_s") for side in (ours, other)]
-            name = f"pages/s, {ours} / {other}, 4 at a time"
+            speed = [values(runs, side, _name(4), "pages_per_s") for side in (ours, other)]
+            name = f"pages/s, {ours} / {other}, {_name(4)}"
             found.append(Goal(name, Spread.ratio(*speed), SPEED_GOAL, at_most=False))
     return found
 

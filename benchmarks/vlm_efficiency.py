@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from benchmarks._vlm import (
@@ -23,13 +22,13 @@ from benchmarks._vlm import (
     Goal,
     Record,
     Spread,
-    alternate,
     arguments,
     make_document,
     make_documents,
     report,
+    rounds,
     run_case,
-    valid,
+    values,
 )
 from benchmarks.simulator import SimulatorConfig
 from benchmarks.vlm_ideal import Workload, efficiency, ideal_efficiency
@@ -40,23 +39,21 @@ QUICK_GOALS = {Workload(2, 1, 2): 0.97}
 
 def measure(sides: Sequence[str], repeats: int, workloads: Sequence[Workload], config: SimulatorConfig) -> list[Record]:
     """All rounds."""
-    runs: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="mineru-bench-") as name:
         directory = Path(name)
-        cases = {work: directory / str(number) for number, work in enumerate(workloads)}
-        for work, place in cases.items():
-            place.mkdir()
-            make_documents(place, work.documents, work.pages)
+        cases = [_case(work, directory / str(number), config) for number, work in enumerate(workloads)]
         warm_up = make_document(directory / "warm-up.pdf", workloads[0].pages)
-        for number, order in alternate(sides, repeats):
-            for work, place in cases.items():
-                case = Case(work.name, config, sorted(place.iterdir()), work.width)
-                for side in order:
-                    run = valid(partial(run_case, case, SIDES[side], warm_up))
-                    share = efficiency(run["tokens"], run["seconds"], config)
-                    runs.append({"side": side, "case": case.name, "round": number, **run, "efficiency": share})
-                    print(f"round {number}: {case.name}, {side}: {share:.3f}", flush=True)
-    return runs
+
+        def one_round(case: Case, side: str) -> Record:
+            run = run_case(case, SIDES[side], warm_up)
+            return {**run, "efficiency": efficiency(run["tokens"], run["seconds"], config)}
+
+        return rounds(sides, repeats, cases, one_round, lambda run: f"{run['efficiency']:.3f}")
+
+
+def _case(work: Workload, place: Path, config: SimulatorConfig) -> Case:
+    place.mkdir()
+    return Case(work.name, config, sorted(make_documents(place, work.documents, work.pages)), work.width)
 
 
 def main(arguments_given: Sequence[str] | None = None) -> None:
@@ -69,7 +66,7 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
     for work, limit in limits.items():
         row: dict[str, Spread | float] = {"ideal client": ideal_efficiency(work, config)}
         for side in options.sides:
-            reached = Spread.of(run["efficiency"] for run in runs if (run["side"], run["case"]) == (side, work.name))
+            reached = Spread.of(values(runs, side, work.name, "efficiency"))
             row[side] = reached
             if side in OURS:
                 goals.append(Goal(f"{work.name}, {side}", reached, limit, at_most=False))

@@ -19,7 +19,6 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import mineru_engine as engine
@@ -29,13 +28,12 @@ from benchmarks._vlm import (
     Goal,
     Record,
     Spread,
-    alternate,
     arguments,
     make_document,
     peer,
     report,
+    rounds,
     run_command,
-    valid,
 )
 from benchmarks.engine_http import check_pages, engine_settings
 from benchmarks.peers._fairness import measure_fairness
@@ -55,6 +53,7 @@ class Setting:
     :ivar middle: answered requests of the long document after which it counts as running.
     """
 
+    name: str
     config: SimulatorConfig
     short: Path
     long: Path
@@ -62,7 +61,7 @@ class Setting:
     middle: int
 
 
-def measure(side: str, setting: Setting) -> Record:
+def measure(setting: Setting, side: str) -> Record:
     """One round at a fresh engine."""
     with Simulator(setting.config) as simulator:
         found = (_ours if side == OURS else _peer)(simulator.url, setting)
@@ -103,15 +102,11 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
     parser = arguments(__doc__, repeats=3, sides=[OURS, PEER], choices=[OURS, PEER])
     options = parser.parse_args(arguments_given)
     config, pages, samples = (SLOW_CLOCK, 12, 1) if options.quick else (AT_CAP, 200, 5)
-    runs: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="mineru-bench-") as name:
         short, long = (make_document(Path(name) / f"{count}.pdf", count) for count in (1, pages))
-        setting = Setting(config, short, long, samples, pages * REQUESTS_PER_PAGE // 4)
-        for number, order in alternate(options.sides, options.repeats):
-            for side in order:
-                run = valid(partial(measure, side, setting))
-                runs.append({"side": side, "round": number, **run})
-                print(f"round {number}: {side}: {run['ratio']:.2f}", flush=True)
+        middle = pages * REQUESTS_PER_PAGE // 4
+        setting = Setting(f"1 page in the middle of {pages}", config, short, long, samples, middle)
+        runs = rounds(options.sides, options.repeats, [setting], measure, lambda run: f"{run['ratio']:.2f}")
     figures: dict[str, dict[str, Spread | float]] = {"engine alone": {"ratio": engine_alone(config)}}
     goals: list[Goal] = []
     for side in options.sides:

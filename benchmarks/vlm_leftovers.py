@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import os
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,8 +14,8 @@ import mineru_engine as engine
 from benchmarks._vlm import Record
 from benchmarks.engine_http import check_pages, engine_settings
 from benchmarks.simulator import Simulator
+from mineru_cli.bench.leftovers import runtime_tasks
 from mineru_engine.runtime.registry import runtimes
-from mineru_engine.runtime.runtime import Resources
 
 LOOK_EVERY_S = 0.01
 SERVER_PATIENCE_S = 10.0
@@ -70,7 +66,7 @@ class Scene:
             "working_after_disconnect": stats.working_after_disconnect,
             "server_s": server_s,
             "caller_tasks": len(asyncio.all_tasks()) - 1,
-            "runtime_tasks": sum([await runtime.arun(_other_tasks) for runtime in runtimes() if runtime.usable]),
+            "runtime_tasks": sum([await runtime.arun(runtime_tasks) for runtime in runtimes() if runtime.usable]),
             "jobs": sum(runtime.statistics().jobs for runtime in runtimes()),
             "temporary_files": sum(1 for _ in self._directory.rglob("*")),
             "threads": threading.active_count(),
@@ -78,22 +74,3 @@ class Scene:
             "connections": stats.connections_open,
             "rss_mib": sum(process.memory_info().rss for process in tree if process != simulator) / 2**20,
         }
-
-
-async def _other_tasks(resources: Resources) -> int:
-    """Tasks on the runtime's loop besides this one and, for each living worker, the one that reads its messages."""
-    return len(asyncio.all_tasks()) - 1 - len(resources.pool.pids())
-
-
-@contextlib.contextmanager
-def scratch_directory(inside: Path) -> Iterator[Path]:
-    """Where this process and its workers put temporary files for now."""
-    inside.mkdir()
-    before = tempfile.tempdir, os.environ.get("TMPDIR")
-    tempfile.tempdir, os.environ["TMPDIR"] = str(inside), str(inside)
-    try:
-        yield inside
-    finally:
-        tempfile.tempdir = before[0]
-        os.environ.pop("TMPDIR")
-        os.environ.update({"TMPDIR": before[1]} if before[1] is not None else {})

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import time
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from benchmarks._vlm import (
 )
 from benchmarks.engine_http import check_pages, engine_settings
 from benchmarks.simulator import Simulator, SimulatorConfig
+from mineru_cli.bench.sampling import LagProbe
 
 SLEEP_S = 0.005
 IDLE_S = 5.0
@@ -43,20 +43,9 @@ QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
 
 async def lags_during(work: Coroutine[Any, Any, object]) -> list[float]:
     """Milliseconds that each sleep took too long while ``work`` ran, in ascending order."""
-    lags: list[float] = []
-
-    async def watch() -> None:
-        while True:
-            started = time.perf_counter()
-            await asyncio.sleep(SLEEP_S)
-            lags.append((time.perf_counter() - started - SLEEP_S) * 1000)
-
-    watcher = asyncio.create_task(watch())
-    try:
+    async with LagProbe(SLEEP_S) as probe:
         await work
-    finally:
-        watcher.cancel()
-    return sorted(lags)
+    return sorted(probe.late_ms)
 
 
 async def parse_all(url: str, documents: Sequence[Path]) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -28,13 +27,13 @@ from benchmarks._vlm import (
     Goal,
     Record,
     Spread,
-    alternate,
     arguments,
     make_document,
     make_documents,
     report,
+    rounds,
     run_case,
-    valid,
+    values,
 )
 from benchmarks.simulator import SimulatorConfig
 
@@ -87,30 +86,18 @@ def measure(sides: Sequence[str], repeats: int, config: SimulatorConfig, pages: 
     :param pages: of each of the eight documents.
     :param short: pages of the short document; 0 leaves both single documents out.
     """
-    runs: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="mineru-bench-") as name:
         directory = Path(name)
         eight, warm_up = make_documents(directory, 8, pages), make_document(directory / "warm-up.pdf", 1)
         cases = [Case(ONE, config, eight, 1), Case(EIGHT, config, eight, 8)]
         for label, length in ((SHORT, short), (LONG, 10 * short)) if short else ():
             cases.append(Case(label, config, [make_document(directory / f"single-{length}.pdf", length)], 1))
-        for number, order in alternate(sides, repeats):
-            for case in cases:
-                for side in order:
-                    run = valid(partial(_run, case, side, warm_up))
-                    runs.append({"side": side, "case": case.name, "round": number, **run})
-                    print(f"round {number}: {case.name}, {side}: {run['rss_mib']:.0f} MiB", flush=True)
-    return runs
 
+        def one_round(case: Case, side: str) -> Record:
+            peak = TreePeak()
+            return {**run_case(case, SIDES[side], warm_up, peak), **peak.to_dict()}
 
-def _run(case: Case, side: str, warm_up: Path) -> Record:
-    peak = TreePeak()
-    return {**run_case(case, SIDES[side], warm_up, peak), **peak.to_dict()}
-
-
-def values(runs: Sequence[Record], side: str, case: str, key: str = "rss_mib") -> list[float]:
-    """A figure of one side in the order of the rounds."""
-    return [run[key] for run in runs if (run["side"], run["case"]) == (side, case)]
+        return rounds(sides, repeats, cases, one_round, lambda run: f"{run['rss_mib']:.0f} MiB")
 
 
 def goals(runs: Sequence[Record], sides: Sequence[str]) -> list[Goal]:
@@ -118,9 +105,10 @@ def goals(runs: Sequence[Record], sides: Sequence[str]) -> list[Goal]:
     found = []
     for side in (side for side in OURS if side in sides):
         for more, less, limit in RATIO_GOALS:
-            peaks = values(runs, side, more), values(runs, side, less)
+            peaks = [values(runs, side, case, "rss_mib") for case in (more, less)]
             found += [Goal(f"{side}, RSS, {more} / {less}", Spread.ratio(*peaks), limit)] if peaks[0] else []
-        found.append(Goal(f"{side}, RSS in MiB, {EIGHT}", Spread.of(values(runs, side, EIGHT)), PEAK_GOAL_MIB))
+        peak = Spread.of(values(runs, side, EIGHT, "rss_mib"))
+        found.append(Goal(f"{side}, RSS in MiB, {EIGHT}", peak, PEAK_GOAL_MIB))
     return found
 
 

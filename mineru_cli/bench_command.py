@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from mineru_cli.errors import UsageProblem, reported
+from mineru_cli.options import ConfigOption, EngineOption, ModelOption, OcrModeOption, ServerUrlOption, TierOption
 
 __all__ = ("EPILOG", "BenchCommand", "bench")
 
@@ -84,15 +85,11 @@ def bench(
         float | None,
         typer.Option(min=0.001, metavar="SECONDS", help="Also cancel documents after so long, and see what is left."),
     ] = None,
-    tier: Annotated[
-        _Text, typer.Option(metavar="auto|flash|basic|high|xhigh", help="How much machinery reads a page.")
-    ] = None,
-    ocr_mode: Annotated[
-        _Text, typer.Option(metavar="auto|txt|ocr", help="Where text comes from; auto decides per page.")
-    ] = None,
-    engine: Annotated[_Text, typer.Option(metavar="NAME", help="What runs the VLM: auto, http, vllm, onnx ...")] = None,
-    server_url: Annotated[_Text, typer.Option(metavar="URL", help="OpenAI-compatible VLM server.")] = None,
-    model: Annotated[_Text, typer.Option(metavar="NAME", help="Model name at the server, or a local path.")] = None,
+    tier: TierOption = None,
+    ocr_mode: OcrModeOption = None,
+    engine: EngineOption = None,
+    server_url: ServerUrlOption = None,
+    model: ModelOption = None,
     window_size: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Pages per window. Default: from the settings.")
     ] = None,
@@ -108,10 +105,8 @@ def bench(
     save_results: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write what the warm-up read.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on stdout instead of the table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout instead of the table.")] = False,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./mineru.toml.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Of all that is random. Default: any; the report tells it.")
-    ] = None,
+    config: ConfigOption = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of all that is random; the report tells it.")] = 0,
     sample_every: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Time between looks at memory and load; 0 for no looks.")
     ] = 0.1,

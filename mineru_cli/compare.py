@@ -76,21 +76,18 @@ def compare(
 
 
 def _load(paths: list[Path]) -> list[Named]:
-    from mineru_cli.bench.comparable import Named, resolved
+    from mineru_cli.bench.comparable import Named
     from mineru_cli.bench.report import load_report
     from mineru_engine.errors import ErrorCode, InputError
 
     named = []
     for path, name in zip(paths, _names(paths), strict=True):
         try:
-            report = load_report(path)
+            named.append(Named(name, load_report(path)))
         except InputError as exc:
             if exc.code is ErrorCode.FILE_UNREADABLE:
                 raise UsageProblem(exc.message) from None
             raise _not_comparable([exc.message], exc.hint) from None
-        if not resolved(report):
-            raise _not_comparable([f"{name} has figures of an input that it does not list"])
-        named.append(Named(name, report))
     return named
 
 

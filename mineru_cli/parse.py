@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mineru_cli.errors import UsageProblem, reported
+from mineru_cli.options import ConfigOption, EngineOption, ModelOption, OcrModeOption, ServerUrlOption, TierOption
 
 __all__ = ("parse",)
 
@@ -29,12 +30,8 @@ def parse(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="DIR", help="Where results go; - for stdout.")
     ] = "output",
-    tier: Annotated[
-        _Text, typer.Option(metavar="auto|flash|basic|high|xhigh", help="How much machinery reads a page.")
-    ] = None,
-    ocr_mode: Annotated[
-        _Text, typer.Option(metavar="auto|txt|ocr", help="Where text comes from; auto decides per page.")
-    ] = None,
+    tier: TierOption = None,
+    ocr_mode: OcrModeOption = None,
     pages: Annotated[
         _Text, typer.Option(metavar="RANGE", help="For instance 1-5,8,r3-r1 (r1 is the last page).")
     ] = None,
@@ -54,9 +51,13 @@ def parse(
     image_analysis: Annotated[
         bool | None, typer.Option("--image-analysis/--no-image-analysis", help="Let a VLM describe images and charts.")
     ] = None,
-    engine: Annotated[_Text, typer.Option(metavar="NAME", help="What runs the VLM: auto, http, vllm, onnx ...")] = None,
-    server_url: Annotated[_Text, typer.Option(metavar="URL", help="OpenAI-compatible VLM server.")] = None,
-    model: Annotated[_Text, typer.Option(metavar="NAME", help="Model name at the server, or a local path.")] = None,
+    engine: EngineOption = None,
+    server_url: ServerUrlOption = None,
+    model: ModelOption = None,
+    api_url: Annotated[
+        _Text,
+        typer.Option(metavar="URL", envvar="MINERU_API_URL", help="Let this job server parse; key: MINERU_API_KEY."),
+    ] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0.001, help="Limit for one document.")] = None,
     page_timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.001, help="Limit for one page.")
@@ -68,7 +69,7 @@ def parse(
     attachments: Annotated[bool, typer.Option("--attachments", help="Also parse files attached to a PDF.")] = False,
     password_env: Annotated[_Text, typer.Option(metavar="NAME", help="Environment variable with the password.")] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the password.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./mineru.toml.")] = None,
+    config: ConfigOption = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per document on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only errors on stderr.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="All notices, and log messages, on stderr.")] = False,
@@ -87,6 +88,8 @@ def parse(
         "attachments": attachments or None,
         "password": _password(password_env, password_file),
     }
+    if api_url is not None and engine is not None:
+        raise UsageProblem("--engine is the server's own choice", "leave it out, or --api-url")
     from mineru_cli.batch import Job, run_job
 
     job = Job(
@@ -102,6 +105,7 @@ def parse(
         json_lines=json_lines,
         quiet=quiet,
         verbose=verbose,
+        api_url=api_url or None,
     )
     _check(job.output is None, job.formats, layout=layout, json_lines=json_lines)
     raise typer.Exit(run_job(job))

@@ -303,6 +303,8 @@ class _DocumentReader:
         self._model = engine.info.model if engine.info else ""
         if engine.config.engine is Engine.ONNX:
             self._note("engine_builtin", "read by the built-in models; a vision-language model would read better")
+        for limit in engine.info.limits if engine.info else ():
+            self._note("engine_limited", limit)
         vision = VisionOptions(
             two_step=self._tier is Tier.XHIGH,
             image_analysis=self._options.image_analysis,

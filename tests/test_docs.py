@@ -372,7 +372,7 @@ def diagnostic_codes(source: str, *, passes_on: frozenset[str] = frozenset()) ->
 
 
 def _makes_diagnostic(call: ast.Call) -> bool:
-    return _called(call) == ("_note" if isinstance(call.func, ast.Attribute) else "Diagnostic")
+    return _called(call) in (("_note",) if isinstance(call.func, ast.Attribute) else ("note", "Diagnostic"))
 
 
 def _called(call: ast.Call) -> str:
@@ -422,10 +422,10 @@ def test_codes_are_collected_from_every_shape() -> None:
     source = (
         "def code(x):\n    return 'late' if x else 'early'\n"
         "def work(self):\n    self._note('one', 'text', 1)\n    self._note(code(2), 'text')\n"
-        "    found.append(Diagnostic('two', 'text'))\n    return {'code': 'three', 'message': m, 'page': None}\n"
+        "    found.append(Diagnostic('two', 'text'))\n    note('four', 'text')\n    return {'code': 'three', 'message': m, 'page': None}\n"
         "def _note(self, code):\n    Diagnostic(code, 'text')\n"
     )
-    assert diagnostic_codes(source) == {"one", "two", "three", "late", "early"}
+    assert diagnostic_codes(source) == {"one", "two", "three", "four", "late", "early"}
     with pytest.raises(AssertionError, match="what code is this"):
         diagnostic_codes("def work(code):\n    self._note(code, 'text')\n")
     assert {"page_timeout", "copy_forbidden", "layout_not_drawn", "attachment_failed"} <= all_diagnostic_codes()

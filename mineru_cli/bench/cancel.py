@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
+from mineru_cli.bench.leftovers import Present, look
 from mineru_cli.bench.modes import run_stoppable
 from mineru_cli.bench.report import Cancellation, Leftovers
-from mineru_engine.runtime.registry import runtimes
 
 if TYPE_CHECKING:
     from mineru_cli.bench.modes import Stop, Target
     from mineru_cli.bench.server_metrics import ServerMetrics
-    from mineru_engine.runtime.runtime import Resources
 
 __all__ = ("CancelStep", "run_cancel")
 
@@ -42,15 +37,6 @@ class CancelStep:
     repeat: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    requests: int | None
-    tasks: int
-    threads: int
-    fds: int | None
-    files: int
-
-
 def run_cancel(step: CancelStep, target: Target, server: ServerMetrics, scratch: Path, stop: Stop) -> Cancellation:
     """Start the documents, cancel them after a time, wait until all have returned, and look around.
 
@@ -60,7 +46,7 @@ def run_cancel(step: CancelStep, target: Target, server: ServerMetrics, scratch:
     :param scratch: where this process and its workers put temporary files.
     :raises Interrupted: if a stop was requested.
     """
-    before = run_stoppable(_look(scratch), stop)
+    before = run_stoppable(look(scratch), stop)
     returned, after = run_stoppable(_cancel(step, target, scratch), stop)
     at_server, reason = _server(server)
     return Cancellation(
@@ -81,7 +67,7 @@ def run_cancel(step: CancelStep, target: Target, server: ServerMetrics, scratch:
     )
 
 
-async def _cancel(step: CancelStep, target: Target, scratch: Path) -> tuple[list[float], _Left]:
+async def _cancel(step: CancelStep, target: Target, scratch: Path) -> tuple[list[float], Present]:
     tasks = [asyncio.create_task(target.parse_async(index)) for index in step.documents]
     ended, running = await asyncio.wait(tasks, timeout=step.after_s)
     began = time.perf_counter()
@@ -95,29 +81,7 @@ async def _cancel(step: CancelStep, target: Target, scratch: Path) -> tuple[list
         if not task.cancelled():
             task.exception()  # retrieved: how a document ended before does not matter here
     del tasks, ended, running
-    return returned, await _look(scratch)
-
-
-async def _look(scratch: Path) -> _Left:
-    gc.collect()
-    me = psutil.Process()
-    engines = [engine for runtime in runtimes() if (engine := runtime.statistics().engine) is not None]
-    return _Left(
-        requests=sum(engine.in_flight + engine.queued for engine in engines) if engines else None,
-        tasks=len(asyncio.all_tasks()) + sum([await runtime.arun(_runtime_tasks) for runtime in runtimes()]),
-        threads=threading.active_count(),
-        fds=me.num_fds() if hasattr(me, "num_fds") else None,  # not on Windows
-        files=_files(scratch),
-    )
-
-
-def _files(directory: Path) -> int:
-    return sum(1 for path in directory.rglob("*") if path.is_file())
-
-
-async def _runtime_tasks(resources: Resources) -> int:
-    """Tasks on the runtime's loop, without this one and those that read the messages of a worker."""
-    return len(asyncio.all_tasks()) - 1 - len(resources.pool.pids())
+    return returned, await look(scratch)
 
 
 def _server(server: ServerMetrics) -> tuple[int | None, str | None]:

@@ -15,7 +15,7 @@ from typing import Any
 from mineru_cli.bench.conditions import conditions
 from mineru_cli.bench.report import EngineIdentity, Machine, Report, Source
 
-__all__ = ("Named", "changes", "problems", "resolved", "revision")
+__all__ = ("Named", "changes", "problems", "revision")
 
 _TOLD_ELSEWHERE = {"tier", "ocr_mode"} | {
     f"{prefix}{name}" for prefix in ("", "model.vlm.") for name in ("server_url", "api_key", "engine", "model")
@@ -32,12 +32,6 @@ class Named:
 
     name: str
     report: Report
-
-
-def resolved(report: Report) -> bool:
-    """Whether all inputs that figures are about are listed; else nothing at all can be read off the report."""
-    used = {sample.input for run in report.runs for sample in run.samples} | {item.input for item in report.results}
-    return used <= set(range(len(report.inputs)))
 
 
 def problems(base: Named, new: Named) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from mineru_cli.bench.report import Mode, Run
 from mineru_cli.bench.statistics import mean
 from mineru_cli.errors import UsageProblem
 
-__all__ = ("figures", "plotly")
+__all__ = ("figures", "plotly", "require_plotly")
 
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme, for all eyes
 _DASHES = {Mode.ASYNC: "solid", Mode.SYNC_THREAD: "dot"}
@@ -36,9 +37,20 @@ def plotly() -> Any:
             import_module(f"plotly.{part}")
         return import_module("plotly")
     except ImportError:
-        raise UsageProblem(
-            "an HTML page needs plotly, which is not installed", "pip install 'mineru[report]'"
-        ) from None
+        raise _missing() from None
+
+
+def require_plotly() -> None:
+    """Look for the library without loading it, which would count as memory of what is being measured.
+
+    :raises UsageProblem: if it is not installed.
+    """
+    if find_spec("plotly") is None:
+        raise _missing()
+
+
+def _missing() -> UsageProblem:
+    return UsageProblem("an HTML page needs plotly, which is not installed", "pip install 'mineru[report]'")
 
 
 def figures(reports: Sequence[Named]) -> list[tuple[str, str, Any]]:

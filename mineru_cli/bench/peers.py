@@ -10,11 +10,9 @@ import os
 import random
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,10 @@ from typing import Any
 import orjson
 import psutil
 
-from mineru_cli.bench.caveats import caveats_of
 from mineru_cli.bench.feed import Arrival
-from mineru_cli.bench.gpu import GpuProbe
+from mineru_engine.gpu import GpuProbe
+from mineru_cli.bench.head import Head
 from mineru_cli.bench.identity import identify
-from mineru_cli.bench.machine import describe_machine, load_average
-from mineru_cli.bench.masking import public_command, public_options, public_settings
 from mineru_cli.bench.modes import Interrupted
 from mineru_cli.bench.plan import Plan
 from mineru_cli.bench.report import (
@@ -35,7 +31,6 @@ from mineru_cli.bench.report import (
     DocumentResult,
     DocumentSample,
     EngineIdentity,
-    Input,
     Mode,
     Report,
     RequestCounts,
@@ -154,15 +149,12 @@ class _Session:
         self._version = "unknown"
         self._peer, self._hooks = peer, hooks
         self._plan = plan.model_copy(update={"modes": (Mode.ASYNC,)})
-        self._began, self._load_before = time.perf_counter(), load_average()
-        self._created_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._settings = Settings.load(plan.config)
-        self._options = ParseOptions.create(**plan.options)
-        self._url = _server_url(self._settings, self._options, plan)
-        self._engine = _identify(self._settings, self._options, plan)
-        self._source = peer.source()
-        self._documents = plan.documents.documents
-        files = [_as_file(document, scratch) for document in self._documents]
+        settings, options = Settings.load(plan.config), ParseOptions.create(**plan.options)
+        self._url = _server_url(settings, options, plan)
+        self._head = Head(self._plan, settings, options, peer.source)
+        self._engine = _identify(settings, options, plan)
+        self._max_requests = settings.model.vlm.max_concurrency
+        files = [_as_file(document, scratch) for document in plan.documents.documents]
         self._files, self._pages = [path for path, _ in files], [pages for _, pages in files]
 
     def run_all(self) -> None:
@@ -183,7 +175,7 @@ class _Session:
         order = list(range(len(self._files))) * self._plan.times
         random.Random(f"{self._plan.seed}/{repeat}/documents").shuffle(order)
         command = [self._peer.python, self._peer.runner, "--server-url", self._url, "--concurrency", concurrency]
-        command += ["--max-concurrency", self._settings.model.vlm.max_concurrency]
+        command += ["--max-concurrency", self._max_requests]
         command += ["--warm-up", self._files[order[0]]] if self._plan.warmup else []
         said, samples = self._watch([str(word) for word in (*command, *(self._files[index] for index in order))])
         self._version = said["version"]
@@ -241,37 +233,15 @@ class _Session:
 
     def report(self, *, complete: bool) -> Report:
         """What there is by now."""
-        inputs = zip(self._documents, self._pages, strict=True)
-        report = Report(
-            schema="mineru.bench-report",
-            schema_version=1,
-            created_at=self._created_at,
-            duration_s=round(time.perf_counter() - self._began, 3),
-            command=public_command(self._plan.command),
-            complete=complete,
-            source=self._source,
-            machine=describe_machine(),
-            settings=public_settings(self._settings),
-            options=public_options(self._options),
-            engine=self._engine,
-            workload=self._plan.workload(str(self._options.effective_tier(self._settings.model.vlm))),
-            inputs=[
-                Input(name=item.name, sha256=hash_file(item.path), pages=pages, bytes=item.path.stat().st_size)
-                for item, pages in inputs
-            ],
-            runs=self.runs,
-            results=[
-                DocumentResult(input=index, sha256=None, blocks=[], variants=0) for index in range(len(self._documents))
-            ],
-            caveats=[],
-        )
+        nothing_seen = [
+            DocumentResult(input=index, sha256=None, blocks=[], variants=0) for index in range(len(self._files))
+        ]
         peer = Caveat(
             code="peer",
             text=f"{self._peer.name} (version {self._version}) was measured, which reads all with the model as tier "
             f"{Tier.XHIGH} does; its results were not looked at",
         )
-        caveats = [peer, *caveats_of(report, load_before=self._load_before)]
-        return report.model_copy(update={"caveats": caveats}).sealed()
+        return self._head.report(self._engine, self._pages, self.runs, nothing_seen, complete=complete, caveats=[peer])
 
 
 def _server_url(settings: Settings, options: ParseOptions, plan: Plan) -> str:

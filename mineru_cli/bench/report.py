@@ -9,10 +9,11 @@ from __future__ import annotations
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from mineru_engine.errors import ErrorCode, InputError
 
@@ -218,7 +219,7 @@ class Leftovers(_Part):
     server_reason: str | None
     tasks: int
     threads: int
-    fds: int | None
+    fds: int | None = Field(description="without TCP connections: the idle ones are kept for the next request")
     temporary_files: int
 
 
@@ -271,6 +272,14 @@ class Report(_Part):
     results: list[DocumentResult]
     caveats: list[Caveat]
 
+    @model_validator(mode="after")
+    def _lists_its_inputs(self) -> Self:
+        """Figures of an input that is not there mean nothing, and an index from the end would mean another input."""
+        used = {sample.input for run in self.runs for sample in run.samples} | {item.input for item in self.results}
+        if not used <= set(range(len(self.inputs))):
+            raise PydanticCustomError("unlisted_input", "has figures of an input that it does not list")
+        return self
+
     def canonical(self) -> bytes:
         """The content that :attr:`report_sha256` is of."""
         content = self.model_dump(mode="json", by_alias=True, exclude={"report_sha256"})
@@ -320,5 +329,6 @@ def load_report(path: Path) -> Report:
         return Report.model_validate(content)
     except ValidationError as exc:
         problem = exc.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise InputError(f"{path}: {where}: {problem['msg']}", code=ErrorCode.FILE_DAMAGED) from None
+        where = ".".join(map(str, problem["loc"]))  # nowhere in particular if it is about the report as a whole
+        sentence = f"{path}: {where}: {problem['msg']}" if where else f"{path} {problem['msg']}"
+        raise InputError(sentence, code=ErrorCode.FILE_DAMAGED) from None

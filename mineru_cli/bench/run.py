@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -38,7 +37,7 @@ class BenchJob:
     """What the command line asks for.
 
     :ivar options: fields of ``ParseOptions`` that the user really gave.
-    :ivar seed: of all that is random; ``None`` for any.
+    :ivar seed: of all that is random.
     :ivar against: git revision, source tree, wheel or virtual environment of a baseline.
     :ivar peer: name of another tool instead of ours.
     :ivar command: as typed.
@@ -55,7 +54,7 @@ class BenchJob:
     arrival: str = "closed"
     cancel_after_s: float | None = None
     sample_every_s: float = 0.1
-    seed: int | None = None
+    seed: int = 0
     save_results: Path | None = None
     html: Path | None = None
     config: Path | None = None
@@ -126,6 +125,10 @@ def _check(job: BenchJob) -> None:
         raise UsageProblem("--save-results writes what the warm-up read", "use --warmup 1")
     if not job.output.absolute().parent.is_dir():
         raise UsageProblem(f"there is no directory {job.output.absolute().parent} for the report")
+    if job.html is not None:
+        from mineru_cli.bench.figures import require_plotly
+
+        require_plotly()
 
 
 def _plan(job: BenchJob, stack: ExitStack, board: Board) -> Plan:
@@ -145,7 +148,7 @@ def _plan(job: BenchJob, stack: ExitStack, board: Board) -> Plan:
         duration_s=job.duration_s,
         arrival=job.arrival,
         cancel_after_s=job.cancel_after_s,
-        seed=random.SystemRandom().randrange(1 << 31) if job.seed is None else job.seed,
+        seed=job.seed,
         sample_every_s=job.sample_every_s,
         save_results=job.save_results,
         command=job.command,

@@ -21,7 +21,7 @@ import psutil
 from mineru_cli.bench.report import GpuUse, LoopLag, Resources, Series
 
 if TYPE_CHECKING:
-    from mineru_cli.bench.gpu import GpuProbe
+    from mineru_engine.gpu import GpuProbe
 
 __all__ = ("SAMPLE_EVERY_S", "LagProbe", "Sample", "Sampler", "Samples", "Tree", "Watched", "quantile")
 
@@ -44,10 +44,15 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 class LagProbe:
-    """A task that sleeps again and again, and notes how late its loop woke it."""
+    """A task that sleeps again and again, and notes how late its loop woke it.
 
-    def __init__(self) -> None:
-        self._late_ms: list[float] = []
+    :param sleep_s: length of a sleep.
+    :ivar late_ms: one number for each sleep.
+    """
+
+    def __init__(self, sleep_s: float = _PROBE_EVERY_S) -> None:
+        self.late_ms: list[float] = []
+        self._sleep_s = sleep_s
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -64,14 +69,14 @@ class LagProbe:
     async def _watch(self) -> None:
         while True:
             began = time.perf_counter()
-            await asyncio.sleep(_PROBE_EVERY_S)
-            self._late_ms.append((time.perf_counter() - began - _PROBE_EVERY_S) * 1000)
+            await asyncio.sleep(self._sleep_s)
+            self.late_ms.append((time.perf_counter() - began - self._sleep_s) * 1000)
 
     def summary(self) -> LoopLag | None:
         """Quantiles; ``None`` if the loop never got round to it."""
-        if not self._late_ms:
+        if not self.late_ms:
             return None
-        ordered = sorted(self._late_ms)
+        ordered = sorted(self.late_ms)
         return LoopLag(p50_ms=quantile(ordered, 0.5), p99_ms=quantile(ordered, 0.99), max_ms=ordered[-1])
 
 

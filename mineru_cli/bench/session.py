@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property
+from functools import partial
 from pathlib import Path, PurePath
 
 from mineru_cli.bench.cancel import CancelStep, run_cancel
-from mineru_cli.bench.caveats import caveats_of
 from mineru_cli.bench.counters import Counters, requests_in_flight
 from mineru_cli.bench.feed import Arrival, Feed, Load
-from mineru_cli.bench.gpu import GpuProbe
+from mineru_engine.gpu import GpuProbe
+from mineru_cli.bench.head import Head
 from mineru_cli.bench.identity import builtin_engine, identify
+from mineru_cli.bench.leftovers import scratch_directory
 from mineru_cli.bench.live import Board, Step
-from mineru_cli.bench.machine import describe_machine, load_average
-from mineru_cli.bench.masking import public_command, public_options, public_settings
 from mineru_cli.bench.modes import Interrupted, Round, Stop, Target, order_of_runs, run_round
 from mineru_cli.bench.plan import Plan
-from mineru_cli.bench.report import (
-    Cancellation,
-    DocumentSample,
-    EngineIdentity,
-    Input,
-    Machine,
-    Mode,
-    Report,
-    Run,
-)
+from mineru_cli.bench.report import Cancellation, DocumentSample, EngineIdentity, Mode, Report, Run
 from mineru_cli.bench.results import Results
 from mineru_cli.bench.sampling import Sampler, Tree, Watched
 from mineru_cli.bench.server_metrics import ServerMetrics
@@ -40,8 +26,7 @@ from mineru_cli.bench.source import describe_source
 from mineru_cli.bench.workload import BenchDocument
 from mineru_engine import api
 from mineru_engine.errors import MineruError
-from mineru_engine.manifest import hash_file
-from mineru_engine.options import Engine, ParseOptions
+from mineru_engine.options import Engine, ParseOptions, Tier
 from mineru_engine.resident import needs_model
 from mineru_engine.runtime.registry import Lease
 from mineru_engine.settings import Settings
@@ -71,9 +56,8 @@ def measure(plan: Plan, hooks: Hooks) -> Report:
     :raises Interrupted: if a stop came before anything was measured.
     :raises MineruError: if the engine does not come up, or no document at all can be read.
     """
-    began = time.perf_counter()
     with ExitStack() as stack:
-        session = _Session(plan, hooks, stack, began)
+        session = _Session(plan, hooks, stack)
         hooks.ready()
         try:
             session.warm_up()
@@ -92,35 +76,30 @@ class _Session:
     :param stack: gets the release of everything that it takes.
     """
 
-    def __init__(self, plan: Plan, hooks: Hooks, stack: ExitStack, began: float) -> None:
+    def __init__(self, plan: Plan, hooks: Hooks, stack: ExitStack) -> None:
         self.runs: list[Run] = []
         self.cancellation: list[Cancellation] = []
-        self._plan, self._hooks, self._began = plan, hooks, began
-        self._created_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._load_before = load_average()
-        self._source = describe_source(plan.source_state)
-        self._settings = Settings.load(plan.config)
-        self._options = ParseOptions.create(**plan.options)
+        self._plan, self._hooks = plan, hooks
+        settings, options = Settings.load(plan.config), ParseOptions.create(**plan.options)
+        self._head = Head(plan, settings, options, partial(describe_source, plan.source_state))
         self._documents = plan.documents.documents
-        self._digests = [hash_file(document.path) for document in self._documents]
         self._results = Results(len(self._documents))
         self._looking_s = 0.0
-        self._scratch = stack.enter_context(_scratch_directory())
-        self._target = Target(self._documents, self._settings, stack.enter_context(Lease("bench")), plan.options)
-        vlm = self._settings.model.vlm
-        self._tier = self._options.effective_tier(vlm)
-        config = VlmConfig.resolve(vlm, self._options) if needs_model(self._tier) else None
+        self._scratch = stack.enter_context(scratch_directory())
+        self._target = Target(self._documents, settings, stack.enter_context(Lease("bench")), plan.options)
+        tier = options.effective_tier(settings.model.vlm)
+        config = VlmConfig.resolve(settings.model.vlm, options) if needs_model(tier) else None
         self._server = stack.enter_context(ServerMetrics(config))
         served = config is not None and config.engine is Engine.HTTP
         self._watched = Watched(
             Tree(), stack.enter_context(GpuProbe(served=served)), requests_in_flight, tell=hooks.board.show
         )
-        self._engine = self._start(config)
+        self._engine = self._start(tier, config)
 
-    def _start(self, config: VlmConfig | None) -> EngineIdentity:
-        info = api.preload(settings=self._settings, lease=self._target.lease, **self._plan.options)
+    def _start(self, tier: Tier, config: VlmConfig | None) -> EngineIdentity:
+        info = api.preload(settings=self._target.settings, lease=self._target.lease, **self._plan.options)
         if info is None or config is None:
-            return builtin_engine(self._tier)
+            return builtin_engine(tier)
         return identify(info, config, simulated=self._server.simulated())
 
     # running
@@ -236,37 +215,14 @@ class _Session:
 
     def report(self, *, complete: bool) -> Report:
         """What there is by now."""
-        report = Report(
-            schema="mineru.bench-report",
-            schema_version=1,
-            created_at=self._created_at,
-            duration_s=round(time.perf_counter() - self._began, 3),
-            command=public_command(self._plan.command),
+        return self._head.report(
+            self._engine,
+            self._results.pages,
+            self.runs,
+            self._results.table(),
             complete=complete,
-            source=self._source,
-            machine=self._machine,
-            settings=public_settings(self._settings),
-            options=public_options(self._options),
-            engine=self._engine,
-            workload=self._plan.workload(str(self._tier)),
-            inputs=self._inputs(),
-            runs=self.runs,
             cancellation=self.cancellation,
-            results=self._results.table(),
-            caveats=[],
         )
-        return report.model_copy(update={"caveats": caveats_of(report, load_before=self._load_before)}).sealed()
-
-    @cached_property
-    def _machine(self) -> Machine:
-        return describe_machine()
-
-    def _inputs(self) -> list[Input]:
-        rows = zip(self._documents, self._digests, self._results.pages, strict=True)
-        return [
-            Input(name=document.name, sha256=digest, pages=pages, bytes=document.path.stat().st_size)
-            for document, digest, pages in rows
-        ]
 
 
 def _rounded(sample: DocumentSample) -> DocumentSample:
@@ -281,17 +237,3 @@ def _save(work: Round, documents: Sequence[BenchDocument], directory: Path) -> N
         path = PurePath(whole)
         stem = "_".join(filter(None, (*path.parts[:-1], path.stem, pages))).replace("/", "")
         replace(result, name=f"{stem}{path.suffix}").save(directory)
-
-
-@contextmanager
-def _scratch_directory() -> Iterator[Path]:
-    """Where this process and its workers put temporary files for now, so that what is left can be counted."""
-    before = tempfile.tempdir, os.environ.get("TMPDIR")
-    with tempfile.TemporaryDirectory(prefix="mineru-bench-", ignore_cleanup_errors=True) as name:
-        tempfile.tempdir = os.environ["TMPDIR"] = name
-        try:
-            yield Path(name)
-        finally:
-            tempfile.tempdir = before[0]
-            del os.environ["TMPDIR"]
-            os.environ.update({"TMPDIR": before[1]} if before[1] is not None else {})

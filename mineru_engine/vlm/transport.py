@@ -86,6 +86,7 @@ class EngineInfo:
     :ivar version: of the serving software, where it tells.
     :ivar location: base URL without credentials, or the device.
     :ivar models: all models that the server offers.
+    :ivar limits: what it does not do here and a reader of its results should know, a sentence each.
     """
 
     engine: str
@@ -93,6 +94,7 @@ class EngineInfo:
     version: str | None = None
     location: str = ""
     models: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 class Transport(Protocol):

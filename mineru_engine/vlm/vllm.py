@@ -71,6 +71,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 """Engine options of ours; each gives way to the user's."""
 
+_UNGUARDED = "this vLLM takes no logits processor: nothing keeps the model from repeating itself until its length limit"
 _NO_REPEAT = ("mineru_vl_utils.logits_processor.vllm_v1_no_repeat_ngram", "VllmV1NoRepeatNGramLogitsProcessor")
 _PROCESSES = ("EngineCore", "VLLM_DP_Coordinator")
 
@@ -242,11 +243,11 @@ class _Load:
         with self._turn():
             self._others = _engine_processes()
             try:
-                engine = _engine(plan, self._check)
+                engine, limits = _engine(plan, self._check)
             except BaseException:
                 _kill(self._processes(), wait_s=_KILL_S)
                 raise
-            return _Loaded(engine, self._processes(), plan.info)
+            return _Loaded(engine, self._processes(), dataclasses.replace(plan.info, limits=limits))
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -375,10 +376,11 @@ def _local(model: str, options: Mapping[str, Any]) -> str:
     return found
 
 
-def _engine(plan: _Plan, check: Callable[[], None]) -> Any:
+def _engine(plan: _Plan, check: Callable[[], None]) -> tuple[Any, tuple[str, ...]]:
     """Start the engine: vLLM's ``AsyncLLM.from_engine_args`` in its two steps.
 
     :param check: raises if the engine is no longer wanted.
+    :return: the engine, and what it does not do (:attr:`EngineInfo.limits`).
     """
     asynchronous, arguments = _library("vllm.v1.engine.async_llm").AsyncLLM, plan.arguments
     try:
@@ -387,9 +389,10 @@ def _engine(plan: _Plan, check: Callable[[], None]) -> Any:
             config.model_config.logits_processors = None  # ours is for the V1 runner, the V2 runner refuses it
         check()
         with _own_main():
-            return asynchronous.from_vllm_config(
+            engine = asynchronous.from_vllm_config(
                 config, disable_log_stats=arguments.disable_log_stats, enable_log_requests=arguments.enable_log_requests
             )
+        return engine, () if config.model_config.logits_processors else (_UNGUARDED,)
     except Exception as exc:
         _release_frames(exc)
         raise _refusal(exc, plan.options) from exc

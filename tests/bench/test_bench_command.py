@@ -174,6 +174,25 @@ def test_results_do_not_go_among_others(tmp_path: Path) -> None:
     assert "is not empty" in done.stderr
 
 
+def test_a_page_without_plotly_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, demo: Path
+) -> None:
+    monkeypatch.setattr("mineru_cli.bench.figures.find_spec", lambda name: None)
+    monkeypatch.setattr(bench_run, "measure", lambda plan, hooks: pytest.fail("it was measured"))
+    words = ["--output", str(tmp_path / "x.json"), "--html", str(tmp_path / "x.html")]
+    done = CliRunner().invoke(app, ["bench", str(demo / "contract.pdf"), *words])
+    assert done.exit_code == 2
+    assert "plotly, which is not installed" in done.stderr
+    assert "pip install 'mineru[report]'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_runs_have_the_same_seed_unless_told_otherwise(jobs: list[BenchJob]) -> None:
+    for words in ([], [], ["--seed", "7"]):
+        assert CliRunner().invoke(app, ["bench", *words]).exit_code == 0
+    assert [job.seed for job in jobs] == [0, 0, 7]
+
+
 # real runs
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 LOOK = r"""
 import json, os, subprocess, sys
-from mineru_cli.bench import gpu
+from mineru_engine import gpu
 from mineru_cli.bench.sampling import Tree
 
 {before}
@@ -185,7 +185,7 @@ def test_no_driver_at_all(tmp_path: Path) -> None:
 
 def test_a_server_is_not_looked_for(compiled: Any) -> None:
     code = (
-        "import json\nfrom mineru_cli.bench.gpu import GpuProbe\n"
+        "import json\nfrom mineru_engine.gpu import GpuProbe\n"
         "with GpuProbe(served=True) as probe:\n    print(json.dumps([*probe.look({1}), probe.reason]))"
     )
     memory, utilization, reason = run(compiled(), code)

@@ -69,6 +69,19 @@ def test_the_form_of_the_json_does_not_matter_to_the_seal(path: Path) -> None:
     assert load_report(path).intact
 
 
+@pytest.mark.parametrize("index", [4, -1])
+@pytest.mark.parametrize("part", ["sample", "result"])
+def test_figures_of_an_input_that_is_not_listed_are_refused(path: Path, part: str, index: int) -> None:
+    content = written(path)
+    pointer = content["runs"][0]["samples"][0] if part == "sample" else content["results"][0]
+    pointer["input"] = index
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_report(path)
+    assert caught.value.code is ErrorCode.FILE_DAMAGED
+    assert caught.value.message == f"{path} has figures of an input that it does not list"
+
+
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [

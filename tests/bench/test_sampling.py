@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from mineru_cli.bench.gpu import GpuProbe
+from mineru_engine.gpu import GpuProbe
 from mineru_cli.bench.sampling import LagProbe, Sample, Sampler, Samples, Tree, Watched, quantile
 
 GPU = GpuProbe(served=True)

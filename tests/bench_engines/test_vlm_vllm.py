@@ -101,7 +101,9 @@ def test_our_logits_processor_is_for_the_first_model_runner(
     arguments = SimpleNamespace(create_engine_config=lambda: config, disable_log_stats=True, enable_log_requests=False)
     made = SimpleNamespace(AsyncLLM=SimpleNamespace(from_vllm_config=lambda config, **_: config))
     monkeypatch.setattr(module, "_library", lambda _: made)
-    assert module._engine(module._Plan(arguments, options, INFO), lambda: None).model_config.logits_processors == left
+    engine, limits = module._engine(module._Plan(arguments, options, INFO), lambda: None)
+    assert engine.model_config.logits_processors == left
+    assert limits == (() if left else (module._UNGUARDED,))
 
 
 @pytest.fixture(scope="module")

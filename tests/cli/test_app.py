@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mineru_cli.app import app
 from mineru_engine import __version__
 
-ROOT_COMMANDS = {"bench", "compare", "config", "doctor", "parse"}
+ROOT_COMMANDS = {"bench", "compare", "config", "doctor", "keys", "parse", "serve"}
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:

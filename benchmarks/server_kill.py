@@ -1,0 +1,129 @@
+"""``kill -9`` at random moments: afterwards every job that was accepted has exactly one result.
+
+::
+
+    python -m benchmarks.server_kill --jobs 100 --kills 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import tempfile
+import threading
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+
+from tests.server.serving import Client, Process
+
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found after the last kill.
+
+    :ivar lost: ids that were accepted and are not known any more.
+    :ivar states: state → jobs.
+    :ivar results_per_job: whole results of a job → jobs.
+    :ivar twice: idempotency keys that made more than one job.
+    """
+
+    jobs: int
+    kills: int
+    seconds: float
+    lost: list[str]
+    states: dict[str, int]
+    results_per_job: dict[int, int]
+    attempts: dict[int, int]
+    twice: int
+
+
+def run(server: Process, documents: Sequence[Path], *, jobs: int, kills: int, seed: int) -> Report:
+    """Send jobs while the server is killed and started again and again."""
+    began, chance = time.monotonic(), random.Random(seed)
+    accepted: dict[str, set[str]] = {}
+    server.start()
+    sender = threading.Thread(target=_send, args=(server, documents, jobs, accepted))
+    sender.start()
+    for _ in range(kills):
+        time.sleep(chance.uniform(0.1, 1.5))
+        server.kill()
+        server.start()
+    sender.join()
+    with server.client() as client:
+        return _look(client, accepted, kills, began)
+
+
+def _send(server: Process, documents: Sequence[Path], jobs: int, accepted: dict[str, set[str]]) -> None:
+    """Each job until it is accepted, as a client with an idempotency key does."""
+    with server.client() as client:
+        for number in range(jobs):
+            key = str(uuid4())
+            while key not in accepted:
+                with contextlib.suppress(httpx.TransportError, AssertionError):
+                    job = client.create(
+                        documents[number % len(documents)], headers={"Idempotency-Key": key}, cache="false"
+                    )
+                    accepted.setdefault(key, set()).add(job["id"])
+                time.sleep(0.02)
+
+
+def _look(client: Client, accepted: dict[str, set[str]], kills: int, began: float) -> Report:
+    lost: list[str] = []
+    states, results, attempts = Counter[str](), Counter[int](), Counter[int]()
+    for job_id in [job_id for ids in accepted.values() for job_id in ids]:
+        if client.get(f"/v1/jobs/{job_id}").status_code != 200:
+            lost.append(job_id)
+            continue
+        job = client.ended(job_id)
+        states[job["state"]] += 1
+        attempts[job["attempts"]] += 1
+        results[_results(client, job)] += 1
+    twice = sum(len(ids) > 1 for ids in accepted.values())
+    seconds = round(time.monotonic() - began, 1)
+    return Report(len(accepted), kills, seconds, lost, dict(states), dict(results), dict(attempts), twice)
+
+
+def _results(client: Client, job: dict[str, object]) -> int:
+    """Whole results in what the job gives out."""
+    answer = client.get(f"/v1/jobs/{job['id']}/result", params={"format": "zip"})
+    if answer.status_code != 200:
+        return 0
+    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
+        return sum(name.endswith(".md") and len(archive.read(name)) > 100 for name in archive.namelist())
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        server = Process(Path(place) / "data", "--concurrency", "2")
+        try:
+            documents = [DEMO / "contract.pdf", DEMO / "paper.pdf"]
+            report = run(server, documents, jobs=given.jobs, kills=given.kills, seed=given.seed)
+        finally:
+            server.stop()
+    text = json.dumps(asdict(report), indent=2)
+    print(text)
+    if given.output:
+        given.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
