@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mineru_cli import bench_command, compare, config, doctor, parse, serve
+from mineru_cli import bench_command, compare, config, doctor, keys, parse, serve
 
 __all__ = ("app", "main")
 
@@ -25,6 +25,7 @@ app.command("bench", cls=bench_command.BenchCommand, epilog=bench_command.EPILOG
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("serve", epilog=serve.EPILOG)(serve.serve)
 app.add_typer(config.app, name="config")
+app.add_typer(keys.app, name="keys")
 
 
 def _version(wanted: bool) -> None:

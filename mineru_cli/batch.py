@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from mineru_cli.signals import Interrupts, interrupts
 from mineru_cli.writing import Writer
 from mineru_engine import api
 from mineru_engine.errors import ErrorCode, MineruError
-from mineru_engine.options import ParseOptions, Tier
+from mineru_engine.options import ParseOptions
 from mineru_engine.progress import Progress
 from mineru_engine.result import ParseResult, ParseStatus
 from mineru_engine.runtime.registry import shutdown_cached_models
@@ -30,7 +30,7 @@ from mineru_engine.settings import Settings
 __all__ = ("Job", "run_job")
 
 _MAX_DEFAULT_CONCURRENCY = 4
-_MODEL_CONCURRENCY = 8
+_ELSEWHERE_CONCURRENCY = 8
 _NOTICES = 20
 _USAGE = {ErrorCode.OPTION_INVALID, ErrorCode.PAGE_RANGE_INVALID, ErrorCode.SETTING_INVALID}
 
@@ -41,6 +41,7 @@ class Job:
 
     :ivar output: directory for results; ``None`` for stdout.
     :ivar options: fields of ``ParseOptions`` that the user really gave.
+    :ivar api_url: of the job server that parses; ``None`` for this process.
     """
 
     paths: tuple[str, ...]
@@ -55,6 +56,7 @@ class Job:
     json_lines: bool = False
     quiet: bool = False
     verbose: bool = False
+    api_url: str | None = None
 
 
 def run_job(job: Job) -> int:
@@ -112,12 +114,23 @@ class _Run:
         self._documents = documents
         self._writer = Writer(job, settings, options)
         self._outcomes = [Outcome(document.label, Status.CANCELLED) for document in documents]
-        tier = options.effective_tier(settings.model.vlm)
-        self._slots = asyncio.Semaphore(job.concurrency or _default_concurrency(tier))
+        self._slots = asyncio.Semaphore(job.concurrency or _default_concurrency(job, settings, options))
+        self._parse: Callable[..., Coroutine[Any, Any, ParseResult]]
         self._board = Board(len(documents), enabled=not job.quiet)
 
     async def all(self, signals: Interrupts) -> list[Outcome]:
         """Every document, to its end; after a signal, the clean-up of those that run."""
+        if self._job.api_url is None:
+            self._parse = functools.partial(api.parse_async, settings=self._settings)
+            return await self._all(signals)
+        from mineru_cli.remote import RemoteServer
+
+        key, proxy = os.environ.get("MINERU_API_KEY"), self._settings.model.vlm.proxy_from_env
+        async with RemoteServer(self._job.api_url, key, proxy_from_env=proxy) as server:
+            self._parse = server.parse_async
+            return await self._all(signals)
+
+    async def _all(self, signals: Interrupts) -> list[Outcome]:
         loop = asyncio.get_running_loop()
         self._writer.plan(self._documents)
         tasks = [asyncio.create_task(self._one(index)) for index in range(len(self._documents))]
@@ -163,11 +176,8 @@ class _Run:
         skipped = await self._writer.check(index, document)
         if skipped is not None:
             return skipped
-        result = await api.parse_async(
-            document.path,
-            settings=self._settings,
-            on_progress=functools.partial(self._advance, index),
-            **self._job.options,
+        result = await self._parse(
+            document.path, on_progress=functools.partial(self._advance, index), **self._job.options
         )
         outcome = _of_result(document, result)
         await self._writer.write(index, document, result, outcome)
@@ -202,9 +212,10 @@ def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.cancel()
 
 
-def _default_concurrency(tier: Tier) -> int:
-    """Documents at once: with a model they mostly wait for it, else they share the cores."""
+def _default_concurrency(job: Job, settings: Settings, options: ParseOptions) -> int:
+    """Documents at once: with a model or a server they mostly wait for it, else they share the cores."""
     from mineru_engine.resident import needs_model
     from mineru_engine.workers.pool import usable_cores
 
-    return _MODEL_CONCURRENCY if needs_model(tier) else min(usable_cores(), _MAX_DEFAULT_CONCURRENCY)
+    elsewhere = job.api_url is not None or needs_model(options.effective_tier(settings.model.vlm))
+    return _ELSEWHERE_CONCURRENCY if elsewhere else min(usable_cores(), _MAX_DEFAULT_CONCURRENCY)

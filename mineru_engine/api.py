@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import stat
 import tempfile
 import time
@@ -15,7 +16,7 @@ from pydantic import SecretStr
 from mineru_engine.analyze import SourceFile, analyze_source
 from mineru_engine.attachments import MAX_DEPTH, read_attachments
 from mineru_engine.errors import ErrorCode, InputError, OptionError
-from mineru_engine.options import ParseOptions
+from mineru_engine.options import ImageFormat, ParseOptions
 from mineru_engine.progress import ProgressCallback
 from mineru_engine.resident import needs_model, runtime_for
 from mineru_engine.result import ParseResult
@@ -25,7 +26,7 @@ from mineru_engine.settings import Settings
 from mineru_engine.versions import installed_versions
 from mineru_engine.vlm.transport import EngineInfo
 
-__all__ = ("draw_layout", "draw_layout_async", "parse", "parse_async", "preload", "preload_async")
+__all__ = ("draw_layout", "draw_layout_async", "page_image_async", "parse", "parse_async", "preload", "preload_async")
 
 _TASKS = "mineru_engine.pdf.tasks"
 _LAYOUT_DEADLINE_S = 300.0
@@ -112,6 +113,42 @@ async def draw_layout_async(
     """:func:`draw_layout` for any event loop."""
     runtime = runtime_for(settings or Settings.load())
     return await runtime.arun(lambda resources: _draw_layout(resources, Path(path), result, password))
+
+
+async def page_image_async(
+    path: Path | str,
+    page: int,
+    *,
+    width: int,
+    image_format: ImageFormat = ImageFormat.PNG,
+    password: str | None = None,
+    settings: Settings | None = None,
+    lease: Lease | None = None,
+) -> tuple[bytes, str]:
+    """One page of a PDF or an image file, drawn by a worker: an image file and its media type.
+
+    :param page: zero-based.
+    :param width: pixels, as far as the page has them.
+    :raises OptionError: if there is no such page, or the format has no pages.
+    """
+    effective = settings or Settings.load()
+    file = Path(path)
+
+    async def draw(resources: Resources) -> dict[str, str]:
+        await asyncio.to_thread(_check_readable, file, effective.processing.max_file_mb)
+        source = SourceFile(file, file.name)
+        facts = {"path": str(file), "key": source.key, "name": source.name, "password": password}
+        args = {**facts, "page": page, "width": width, "image_format": str(image_format)}
+        try:
+            image: dict[str, str] = await resources.pool.run(
+                f"{_TASKS}:page_image", args, deadline_s=effective.processing.page_timeout, document=source.key
+            )
+        finally:
+            resources.pool.forget(source.key)
+        return image
+
+    image = await runtime_for(effective, lease=lease).arun(draw)
+    return base64.b64decode(image["data"]), image["media_type"]
 
 
 async def _parse(

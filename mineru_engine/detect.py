@@ -11,7 +11,15 @@ from pathlib import Path
 
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, UnsupportedFormatError
 
-__all__ = ("IMAGE_SUFFIXES", "NATIVE_SUFFIXES", "READER_ERRORS", "SUPPORTED_SUFFIXES", "Detected", "detect")
+__all__ = (
+    "IMAGE_SUFFIXES",
+    "NATIVE_SUFFIXES",
+    "READER_ERRORS",
+    "SUPPORTED_SUFFIXES",
+    "Detected",
+    "by_signature",
+    "detect",
+)
 
 READER_ERRORS: tuple[type[Exception], ...] = (
     ArithmeticError,
@@ -99,12 +107,9 @@ def detect(path: Path, name: str) -> Detected:
         head = stream.read(_HEADER_BYTES)
     if not head:
         raise DamagedDocumentError("the file is empty (0 bytes)", code=ErrorCode.FILE_EMPTY)
-    if b"%PDF-" in head:
-        return Detected("pdf", "pdf")
-    for offset, signature, suffix in _IMAGE_SIGNATURES:
-        if head.startswith(signature, offset):
-            _check_decoder(suffix)
-            return Detected("image", suffix)
+    if (known := by_signature(head)) is not None:
+        _check_decoder(known.suffix)
+        return known
     suffix = _guess(path, name)
     if suffix in NATIVE_SUFFIXES:
         return Detected("native", suffix)
@@ -115,6 +120,16 @@ def detect(path: Path, name: str) -> Detected:
         f"no reader for this kind of file ({Path(name).suffix or suffix})",
         hint=f"supported: {', '.join(sorted(SUPPORTED_SUFFIXES))}",
     )
+
+
+def by_signature(head: bytes) -> Detected | None:
+    """What the first bytes of a file say, if they say it clearly: a PDF or an image."""
+    if b"%PDF-" in head[:_HEADER_BYTES]:
+        return Detected("pdf", "pdf")
+    for offset, signature, suffix in _IMAGE_SIGNATURES:
+        if head.startswith(signature, offset):
+            return Detected("image", suffix)
+    return None
 
 
 def _check_decoder(suffix: str) -> None:

@@ -41,7 +41,8 @@ FILE_NAMES = {
 """Where each format goes, by the document's stem."""
 
 _REFERS_TO_IMAGES = {OutputFormat.MD, OutputFormat.JSON, OutputFormat.CONTENT_LIST, OutputFormat.LATEX}
-_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # errno of a full disk
+"""Numbers of the system's errors that mean a full disk."""
 
 
 def render(result: ParseResult, output_format: OutputFormat | str) -> bytes:
@@ -280,7 +281,7 @@ def _translated(target: Path) -> Iterator[None]:
     except OutputError:
         raise
     except OSError as exc:
-        if exc.errno in _FULL:
+        if exc.errno in NO_SPACE:
             message, code = f"no space left for {target}", ErrorCode.DISK_FULL
             hint = "free some space, or choose an output directory on another disk"
         elif exc.errno in {errno.EEXIST, errno.ENOTEMPTY}:

@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+)
 
 from mineru_engine.errors import ErrorCode, OptionError
 from mineru_engine.nearest import did_you_mean
@@ -34,6 +44,7 @@ __all__ = (
 CONFIG_NAME = "mineru.toml"
 ENV_PREFIX = "MINERU_"
 _TABLES = ("model.vlm.engine_options",)
+_ENV_NAMES = {"server.cache_url": "MINERU_CACHE_URL"}  # the one that has a shorter name than its place says
 
 
 class _Section(BaseModel):
@@ -104,7 +115,14 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _check_host(text: str) -> str:
+    if not re.fullmatch(r"(https?://)?[^/@?#*\s]+", text):
+        raise ValueError(f"{text!r}: write HOST, HOST:PORT, or http:// or https:// before one")
+    return text
+
+
 _Names = Annotated[list[str], BeforeValidator(_listed)]
+_Hosts = Annotated[list[Annotated[str, AfterValidator(_check_host)]], BeforeValidator(_listed)]
 
 
 class ServerSettings(_Section):
@@ -119,11 +137,19 @@ class ServerSettings(_Section):
     retention_gb: float = Field(default=20.0, ge=0, description="room for ended jobs, GB, the oldest go; 0 for any")
     min_free_mb: int = Field(default=512, ge=0, description="free disk space, MiB, below which no job is taken")
     cache_ttl: float = Field(
-        default=300.0, ge=0, description="seconds for which a result is given again from memory; 0 for never"
+        default=300.0, ge=0, description="seconds for which memory and Redis keep a result; 0 for no cache at all"
     )
+    cache_url: SecretStr | None = Field(default=None, description="Redis that servers share results in, redis://HOST")
     cors_origins: _Names = Field(default=[], description="web origins that may call from a browser")
-    url_hosts: _Names = Field(default=[], description="hosts that documents may be fetched from")
-    vlm_hosts: _Names = Field(default=[], description="hosts that a request may name as server_url")
+    url_hosts: _Hosts = Field(default=[], description="hosts that documents may be fetched from, http://HOST for HTTP")
+    vlm_hosts: _Hosts = Field(
+        default=[], description="hosts that a request may name as server_url, also http://HOST:8000"
+    )
+    private_hosts: _Names = Field(default=[], description="which of these hosts or addresses need not be public")
+    url_timeout: float = Field(default=60.0, gt=0, description="seconds for the documents of one request to be fetched")
+    request_timeout: float = Field(default=30.0, gt=0, description="seconds that a client may dawdle over a request")
+    audit: bool = Field(default=True, description="keep DATA/audit.jsonl: who had what parsed, and what came of it")
+    audit_mb: int = Field(default=64, ge=1, description="size at which the audit log is rotated, MiB; 10 are kept")
 
 
 class Settings(_Section):
@@ -192,7 +218,7 @@ def leaf_names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]
 
 def env_name(name: str) -> str:
     """Environment variable of a dotted name."""
-    return ENV_PREFIX + name.replace(".", "_").upper()
+    return _ENV_NAMES.get(name) or ENV_PREFIX + name.replace(".", "_").upper()
 
 
 def user_config_path() -> Path:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mineru_engine.detect import READER_ERRORS, detect
 from mineru_engine.errors import DamagedDocumentError, ErrorCode, InputError, MineruError, OptionError
+from mineru_engine.options import ImageFormat
+from mineru_engine.pdf.encode import encode_image
 from mineru_engine.pdf.image_source import ImageSource
 from mineru_engine.pdf.mend import mend_page, text_blocks
 from mineru_engine.pdf.native import analyze_native, layer_lines
@@ -28,6 +30,7 @@ __all__ = (
     "draw_layout",
     "judge_page",
     "open_document",
+    "page_image",
     "read_page",
     "save_attachment",
 )
@@ -36,6 +39,7 @@ __all__ = (
 _SCAN_DPI = 200
 _MIN_SCAN_SIDE = 1600
 _MAX_SCAN_SIDE = 3600
+_MAX_SHOWN_SIDE = 6000
 _MAX_ASSEMBLED_LINES = 400  # finding columns and paragraphs takes time that grows faster than the lines
 
 
@@ -265,6 +269,29 @@ def draw_layout(source: dict[str, Any], middle: dict[str, Any], target: str) -> 
     document = open_source(SourceSpec(**source))
     data = document.data if isinstance(document, PdfSource) else _images_as_pdf(cast(ImageSource, document))
     Path(target).write_bytes(render_layout_pdf(data, MiddleJson.from_dict(middle).pages))
+
+
+def page_image(
+    path: str, key: str, name: str, password: str | None, page: int, width: int, image_format: str
+) -> dict[str, str]:
+    """Draw a page to look at.
+
+    :param width: pixels; less where an image has fewer, or where the page is very long.
+    :return: ``data`` (base64) and ``media_type``.
+    :raises OptionError: if there is no such page, or the format has no pages.
+    """
+    detected = detect(Path(path), name)
+    if detected.kind == "native":
+        raise OptionError(f"a {detected.suffix} document has no pages to draw", document=name)
+    document = open_source(SourceSpec(path, key, detected.kind, password))
+    if not 0 <= page < document.page_count:
+        raise OptionError(
+            f"there is no page {page + 1} of {document.page_count}", code=ErrorCode.PAGE_RANGE_INVALID, document=name
+        )
+    across, down = document.page_size(page)
+    pixels = document.render(page, max(1, round(min(_MAX_SHOWN_SIDE, width * max(1.0, down / across)))))
+    image = encode_image(pixels, ImageFormat(image_format))
+    return {"data": image.data, "media_type": image.media_type}
 
 
 def _images_as_pdf(document: ImageSource) -> bytes:

@@ -67,6 +67,11 @@ class Lease:
             self._keys.add(key)
             return _runtimes[key]
 
+    def runtimes(self) -> list[Runtime]:
+        """The runtimes that it holds and that were not closed."""
+        with _lock:
+            return [_runtimes[key] for key in self._keys if key in _runtimes]
+
     def close(self) -> None:
         """Let go of everything. Safe to call twice.
 

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from mineru_engine.server import native, problems
+from mineru_engine.server import mineru3, mineru4, native, operation, page, pages, problems
+from mineru_engine.server.access import BEARER, Access
 from mineru_engine.server.limits import BodyLimit
+from mineru_engine.server.mineru4_files import FileStore
 from mineru_engine.server.service import Service
 from mineru_engine.settings import Settings
 from mineru_engine.version import __version__
@@ -36,7 +38,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with app.state.service:
+        async with app.state.service, app.state.files:
             yield
 
     app = FastAPI(
@@ -44,11 +46,19 @@ def create_app(
         version=__version__,
         description="Documents in, Markdown and its siblings out.",
         lifespan=lifespan,
+        dependencies=[Depends(BEARER)],
     )
     app.state.service = Service(effective, data_dir, defaults=defaults, preload=preload)
+    app.state.files = FileStore(app.state.service.storage)
     problems.install(app)
-    app.include_router(native.router)
-    app.add_middleware(BodyLimit, max_bytes=effective.server.max_request_mb << 20)
+    for router in (operation.router, mineru3.router):
+        app.include_router(router, responses=problems.PLAIN_RESPONSES)
+    for router in (pages.router, native.router, *mineru4.routers):  # the more special path first
+        app.include_router(router, responses=problems.RESPONSES)
+    page.install(app)
+    limits = effective.server
+    app.add_middleware(BodyLimit, max_bytes=limits.max_request_mb << 20, patience=limits.request_timeout)
+    app.add_middleware(Access, service=app.state.service)
     if effective.server.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=effective.server.cors_origins, allow_methods=["*"], allow_headers=["*"]

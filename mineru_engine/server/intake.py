@@ -8,22 +8,28 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
+from pydantic import BaseModel
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
+from mineru_engine.detect import IMAGE_SUFFIXES, NATIVE_SUFFIXES, by_signature
 from mineru_engine.errors import ErrorCode
 from mineru_engine.naming import safe_stem
 from mineru_engine.server.jobs import JobFile
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.storage import Storage
 
-__all__ = ("Upload", "fields_of", "form_of", "uploads_of")
+__all__ = ("Upload", "check_type", "fields_of", "form_of", "json_of", "save_body", "uploads_of")
 
 MAX_FIELDS = 100
+MAX_NAME = 255
 MAX_FIELD_BYTES = 64 << 10
 _CHUNK = 1 << 20
+_HEAD = 1 << 10
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(slots=True)
@@ -54,7 +60,7 @@ class Upload:
         :param name: as the client calls it; only its last part counts.
         :raises RequestError: if it is empty.
         """
-        plain = name.replace("\\", "/").rsplit("/", 1)[-1] or "document"
+        plain = "".join(filter(str.isprintable, name.replace("\\", "/").rsplit("/", 1)[-1]))[-MAX_NAME:] or "document"
         stem = self._unique(plain)
         stored = stem + _suffix(plain)
         size, digest = await asyncio.to_thread(_copy, content, self.directory / stored)
@@ -96,8 +102,10 @@ async def form_of(request: Request, max_files: int) -> AsyncIterator[FormData]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("multipart/form-data", "application/x-www-form-urlencoded"):
         raise RequestError("the body must be multipart/form-data", status=415, param="content-type")
-    # one file more than allowed, so that the refusal is ours
-    async with request.form(max_files=max_files + 1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES) as form:
+    # one file more than allowed, so that the refusal is ours; some clients name a language for each file
+    async with request.form(
+        max_files=max_files + 1, max_fields=MAX_FIELDS + max_files, max_part_size=MAX_FIELD_BYTES
+    ) as form:
         yield form
 
 
@@ -123,3 +131,46 @@ def uploads_of(form: FormData, name: str, max_files: int) -> Sequence[UploadFile
     if len(files) > max_files:
         raise RequestError(f"{name}: at most {max_files} files in one job", param=name, status=413)
     return files
+
+
+def check_type(upload: Upload, file: JobFile) -> None:
+    """Refuse at once what no reader would take, as far as its name and its first bytes tell. Blocks.
+
+    :raises RequestError: if it is neither a PDF nor an image and has not the name of another format that we read.
+    """
+    with (upload.directory / file.stored).open("rb") as stream:
+        head = stream.read(_HEAD)
+    suffix = Path(file.stored).suffix.lower()[1:]
+    if by_signature(head) is None and suffix not in NATIVE_SUFFIXES:
+        told = "unknown" if suffix in IMAGE_SUFFIXES | {"", "pdf"} else suffix
+        raise RequestError(f"Unsupported file type: {told}", code=ErrorCode.FILE_TYPE_UNSUPPORTED, param="files")
+
+
+async def save_body(request: Request, stream: BinaryIO, max_bytes: int) -> tuple[int, str]:
+    """Write a request's body to a file.
+
+    :return: its size and its SHA-256.
+    :raises RequestError: if it is larger.
+    """
+    digest, size = sha256(), 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > max_bytes:
+            raise RequestError(f"the body is larger than {max_bytes} bytes", code=ErrorCode.FILE_TOO_LARGE)
+        digest.update(chunk)
+        await asyncio.to_thread(stream.write, chunk)
+    return size, digest.hexdigest()
+
+
+async def json_of(request: Request, model: type[M], max_bytes: int) -> M:
+    """A JSON body; an empty one is ``{}``.
+
+    :raises pydantic.ValidationError: if it does not fit.
+    :raises RequestError: if it is larger.
+    """
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > max_bytes:
+            raise RequestError(f"the body is larger than {max_bytes} bytes", code=ErrorCode.FILE_TOO_LARGE)
+    return await asyncio.to_thread(model.model_validate_json, bytes(content) or b"{}")

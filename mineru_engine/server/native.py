@@ -25,6 +25,7 @@ from mineru_engine.server.jobs import Job, JobFile, JobState
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.results import read_result, removal, result_path, zipped
 from mineru_engine.server.service import DEFAULT_FORMATS, Service
+from mineru_engine.server.urls import check_server_url, fetch_all
 
 __all__ = ("JobRequest", "job_view", "router")
 
@@ -103,7 +104,14 @@ _FORM["properties"] = {
     **_FORM["properties"],
 }
 _FORM["required"] = ["files"]
-_CREATE = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
+_JSON = JobRequest.model_json_schema()
+_JSON["properties"] = {
+    "urls": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "where the documents are"},
+    **_JSON["properties"],
+}
+_JSON["required"] = ["urls"]
+_BODIES = {"multipart/form-data": {"schema": _FORM}, "application/json": {"schema": _JSON}}
+_CREATE = {"requestBody": {"required": True, "content": _BODIES}}
 
 
 @router.post("", status_code=202, summary="Create a job", openapi_extra=_CREATE)
@@ -112,18 +120,21 @@ async def create(
     service: TheService,
     caller: TheCaller,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    cache_control: Annotated[str, Header(max_length=200)] = "",
 ) -> JSONResponse:
-    """One or many documents, as parts ``files`` of a form; the options are its other fields."""
-    service.queue.check()
+    """One or many documents, as parts ``files`` of a form; the options are its other fields. Or a JSON object of the
+    options and ``urls``, addresses that the server fetches documents from, if the operator allows their hosts."""
+    if await service.earlier(caller.tenant, idempotency_key) is None:
+        service.check(caller.tenant)
     async with await Upload.begin(service.storage) as upload:
-        options = await _read_form(request, service, upload)
+        options = await _read(request, service, upload)
         job = await service.submit(
             upload,
             tenant=caller.tenant,
             options=options.options(),
             formats=[str(name) for name in options.formats],
             secrets={"password": options.password.get_secret_value()} if options.password else None,
-            origin={"api": "native", "no_cache": not options.cache},
+            origin={"api": "native", "no_cache": not options.cache or "no-cache" in cache_control.lower()},
             idempotency=idempotency_key,
             request=_digest(options, upload.files),
         )
@@ -131,16 +142,49 @@ async def create(
     return JSONResponse(job_view(service, job), status, {"Location": f"/v1/jobs/{job.id}"})
 
 
-async def _read_form(request: Request, service: Service, upload: Upload) -> JobRequest:
+async def _read(request: Request, service: Service, upload: Upload) -> JobRequest:
     limit = service.settings.server.max_files
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+        fields = await _read_json(request)
+        urls = _urls(fields.pop("urls", None), limit)
+        options = await _options(fields, service)
+        await fetch_all(urls, upload, service.settings.server)
+        return options
     async with form_of(request, limit) as form:
-        options = _options(fields_of(form))
+        options = await _options(fields_of(form), service)
         for file in uploads_of(form, "files", limit):
             await upload.add(file.filename or "", file.file)
     return options
 
 
-def _options(values: dict[str, Any]) -> JobRequest:
+async def _read_json(request: Request) -> dict[str, Any]:
+    try:
+        value = orjson.loads(await request.body())
+    except orjson.JSONDecodeError as exc:
+        raise RequestError(f"the body is no JSON: {exc.msg}") from None
+    if not isinstance(value, dict):
+        raise RequestError("the body must be a JSON object")
+    return value
+
+
+def _urls(value: Any, limit: int) -> list[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(url, str) for url in value):
+        raise RequestError("urls: a list of one or more addresses is needed", param="urls")
+    if len(value) > limit:
+        raise RequestError(f"urls: at most {limit} documents in one job", param="urls", status=413)
+    return value
+
+
+async def _options(values: dict[str, Any], service: Service) -> JobRequest:
+    options = _validated(values)
+    if options.server_url:
+        options.server_url = await check_server_url(options.server_url, service.settings)
+    elif options.model:
+        raise RequestError("model: goes with server_url only", param="model")
+    return options
+
+
+def _validated(values: dict[str, Any]) -> JobRequest:
     try:
         return JobRequest.model_validate(values)
     except ValidationError as exc:

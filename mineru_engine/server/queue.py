@@ -18,6 +18,8 @@ from typing import Any
 from mineru_engine.errors import ErrorCode, MineruError
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.server.jobs import Job, JobFile, JobState
+from mineru_engine.server.logs import current_job
+from mineru_engine.server.problems import told
 from mineru_engine.server.store import JobStore, StoreError
 
 __all__ = ("JobQueue", "QueueClosedError", "QueueFullError", "RunFile")
@@ -86,6 +88,7 @@ class JobQueue:
         self._waiting: deque[_Entry] = deque()
         self._running: set[_Entry] = set()
         self._unsaved: dict[str, Job] = {}
+        self._arriving = 0
         self._accepting = True
 
     @property
@@ -106,7 +109,7 @@ class JobQueue:
     @property
     def has_room(self) -> bool:
         """Whether one more may wait."""
-        return len(self._waiting) < self._limit
+        return len(self._waiting) + self._arriving < self._limit
 
     async def recover(self) -> None:
         """Take up what a server before us left: what waited waits again, what ran starts again once."""
@@ -114,8 +117,9 @@ class JobQueue:
             if job.state is JobState.RUNNING and job.attempts >= MAX_ATTEMPTS:
                 await self._give_up(job)
                 continue
-            job.reset()
-            await self._store.update(job)
+            if job.state is JobState.RUNNING:
+                job.reset()
+                await self._store.update(job)
             self._enqueue(job)
         self._fill()
 
@@ -146,7 +150,11 @@ class JobQueue:
         :return: the job, or the earlier one with the same idempotency key.
         """
         self.check()
-        kept = await self._store.add(job)
+        self._arriving += 1
+        try:
+            kept = await self._store.add(job)
+        finally:
+            self._arriving -= 1
         if kept is not job:
             return self.live(kept.id) or kept
         self._enqueue(job)
@@ -157,6 +165,10 @@ class JobQueue:
         """A job of which memory knows more than the disk."""
         entry = self._entries.get(job_id)
         return entry.job if entry else self._unsaved.get(job_id)
+
+    def unfinished(self, tenant: str) -> int:
+        """A tenant's jobs that wait or run."""
+        return sum(entry.job.tenant == tenant for entry in self._entries.values())
 
     def position(self, job_id: str) -> int | None:
         """Jobs before this one; ``None`` unless it waits."""
@@ -182,10 +194,13 @@ class JobQueue:
         if not entry.cancelled:
             entry.cancelled = True
             if entry.task is not None:
+                await asyncio.sleep(0)  # a task that is cancelled before its first step would clean nothing up
                 entry.task.cancel()
             else:
                 self._waiting.remove(entry)
                 await run_to_end(self._end(entry, JobState.CANCELED))
+        if entry.task is not None:
+            await asyncio.wait({entry.task})
         await self.wait(job_id)
 
     async def close(self, grace: float) -> None:
@@ -214,18 +229,21 @@ class JobQueue:
             entry.task = asyncio.get_running_loop().create_task(self._run(entry), name=f"mineru-job-{entry.job.id}")
 
     async def _run(self, entry: _Entry) -> None:
+        current_job.set(entry.job.id)
         try:
             await self._run_job(entry)
         except asyncio.CancelledError:
-            if entry.cancelled:
+            if entry.job.state.ended:
+                pass  # the cancel came too late
+            elif entry.cancelled:
                 await run_to_end(self._end(entry, JobState.CANCELED))
             else:  # the server goes down: it is not the job's fault
                 entry.job.attempts -= 1
                 entry.job.reset()
                 await run_to_end(self._store.update(entry.job))
         except Exception as exc:  # noqa: BLE001 - a bug met by one job must not stop the queue
-            _log.exception("job %s", entry.job.id)
-            entry.job.error = _told(exc).to_dict()
+            _log.exception("the job failed")
+            entry.job.error = told(exc).to_dict()
             await self._end(entry, JobState.FAILED)
         finally:
             self._running.discard(entry)
@@ -241,7 +259,7 @@ class JobQueue:
         for file in job.files:
             if not file.state.ended:
                 await self._run_one(entry, file)
-        await self._end(entry, job.outcome())
+        await run_to_end(self._end(entry, job.outcome()))
 
     async def _run_one(self, entry: _Entry, file: JobFile) -> None:
         loop = asyncio.get_running_loop()
@@ -260,9 +278,10 @@ class JobQueue:
         try:
             await self._run_file(entry.job, file, report)
         except Exception as exc:  # noqa: BLE001 - one document must not take the others along
-            if not isinstance(exc, MineruError):
-                _log.exception("job %s, %s", entry.job.id, file.stem)
-            file.state, file.error = JobState.FAILED, _told(exc).to_dict()
+            problem = told(exc)
+            if problem is not exc:
+                _log.exception("a document failed: %s", file.stem)
+            file.state, file.error = JobState.FAILED, problem.to_dict()
         else:
             if not file.state.ended:
                 file.state = JobState.COMPLETED
@@ -292,8 +311,3 @@ class JobQueue:
                 _log.error("job %s cannot be written: %s", unsaved.id, exc.message)
                 return
             self._unsaved.pop(unsaved.id, None)
-
-
-def _told(exc: Exception) -> MineruError:
-    """What a client may know of an exception."""
-    return exc if isinstance(exc, MineruError) else MineruError("internal error; the server's log says more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from starlette.background import BackgroundTask
@@ -17,7 +18,7 @@ from mineru_engine.server.jobs import Job, JobFile
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.storage import Storage
 
-__all__ = ("read_result", "removal", "result_path", "zipped")
+__all__ = ("archive", "read_result", "removal", "result_path", "zipped")
 
 
 def read_result(storage: Storage, job: Job, file: JobFile, chosen: OutputFormat) -> bytes:
@@ -49,15 +50,31 @@ def result_path(storage: Storage, job: Job, file: JobFile, name: str) -> Path:
 
 def zipped(storage: Storage, job: Job) -> Path:
     """A temporary ZIP of all results, ``<stem>/<file>``; see :func:`removal`."""
+    return archive(storage, _members(storage, job))
+
+
+def _members(storage: Storage, job: Job) -> Iterator[tuple[str, Path]]:
+    for file in job.files:
+        home = storage.result(job, file)
+        manifest = read_manifest(home) if file.state.has_result else None
+        for record in manifest.files if manifest else ():
+            yield f"{file.stem}/{record.path}", home / record.path
+
+
+def archive(storage: Storage, members: Iterable[tuple[str, bytes | Path]]) -> Path:
+    """A temporary ZIP; see :func:`removal`.
+
+    :param members: names and contents; a path stands for what is in that file.
+    """
     handle, name = tempfile.mkstemp(suffix=".zip", dir=storage.incoming)
     path = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in job.files:
-                home = storage.result(job, file)
-                manifest = read_manifest(home) if file.state.has_result else None
-                for record in manifest.files if manifest else ():
-                    archive.write(home / record.path, f"{file.stem}/{record.path}")
+        with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as zip_file:
+            for member, content in members:
+                if isinstance(content, Path):
+                    zip_file.write(content, member)
+                else:
+                    zip_file.writestr(member, content)
     except BaseException:
         path.unlink()
         raise

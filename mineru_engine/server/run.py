@@ -8,6 +8,8 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from mineru_engine.server.connection import impatient
+from mineru_engine.server.logs import configure
 from mineru_engine.server.service import Service
 
 __all__ = ("serve",)
@@ -16,14 +18,14 @@ _CONNECTIONS_S = 5
 
 
 class _Server(uvicorn.Server):
-    """At the first signal no job is taken any more and those that run may end; polls are answered meanwhile. The second
+    """At the first signal no job is taken any more and those that run may end; polls are answered meanwhile. A second
     signal stops them: they wait on the disk for the next start."""
 
     def __init__(self, config: uvicorn.Config, service: Service, grace: float) -> None:
         super().__init__(config)
         self._service = service
         self._grace = grace
-        self._draining: asyncio.Task[None] | None = None
+        self._draining: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop
 
     async def serve(self, sockets: object = None) -> None:
@@ -36,25 +38,36 @@ class _Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_exit)
 
     def _begin_exit(self) -> None:
-        if self._draining is not None or not self.started:
+        if not self.started:
             self.should_exit = True
             return
-        self._draining = self._loop.create_task(self._drain())
+        grace = 0.0 if self._draining else self._grace
+        self._draining.append(self._loop.create_task(self._drain(grace)))
 
-    async def _drain(self) -> None:
-        await self._service.drain(self._grace)
+    async def _drain(self, grace: float) -> None:
+        await self._service.drain(grace)
         self.should_exit = True
 
 
-def serve(app: FastAPI, host: str, port: int, grace: float) -> bool:
+def serve(app: FastAPI, host: str, port: int, grace: float, log_format: str) -> bool:
     """Run an application until SIGINT or SIGTERM.
 
+    :param log_format: one of :data:`mineru_engine.server.logs.LOG_FORMATS`.
     :param grace: seconds that running jobs get to end.
     :return: whether it ran at all; if not, uvicorn has said why.
     """
+    configure(log_format)
+    service: Service = app.state.service
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="info", access_log=False, timeout_graceful_shutdown=_CONNECTIONS_S
+        app,
+        host=host,
+        port=port,
+        http=impatient(service.settings.server.request_timeout),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_CONNECTIONS_S,
     )
-    server = _Server(config, app.state.service, grace)
+    server = _Server(config, service, grace)
     server.run()
     return server.started

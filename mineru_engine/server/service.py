@@ -13,15 +13,23 @@ from typing import Any, Self
 from mineru_engine.api import preload_async
 from mineru_engine.errors import ErrorCode, MineruError
 from mineru_engine.options import ParseOptions
+from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.registry import Lease
+from mineru_engine.server.access import current_caller
+from mineru_engine.server.audit import Audit
 from mineru_engine.server.cache import ResultCache
 from mineru_engine.server.intake import Upload
 from mineru_engine.server.jobs import Job, JobState, new_job_id
+from mineru_engine.server.keys import FILE_NAME, Keys
+from mineru_engine.server.metrics import Metrics
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.queue import JobQueue
+from mineru_engine.server.quotas import Quotas
 from mineru_engine.server.retention import Retention
+from mineru_engine.server.shared_cache import SharedCache
 from mineru_engine.server.storage import Storage
 from mineru_engine.server.store import JobStore
+from mineru_engine.server.tracing import Tracing
 from mineru_engine.server.work import Work
 from mineru_engine.settings import Settings
 
@@ -51,12 +59,20 @@ class Service:
         self.defaults = dict(defaults or {})
         self.storage = Storage(data_dir)
         self.store = JobStore(self.storage.database)
-        self.cache = ResultCache(self.storage, settings.server.cache_ttl)
+        url = settings.server.cache_url
+        shared = None if url is None else SharedCache(url.get_secret_value())
+        self.cache = ResultCache(self.storage, self.store, settings.server.cache_ttl, shared)
         self.started = time.time()
+        self.metrics = Metrics(self)
         self.engine_problem: MineruError | None = None
+        self.engine_starting = preload
         self._preload = preload
         self._stack = AsyncExitStack()
         self.lease: Lease
+        self.keys: Keys
+        self.audit: Audit
+        self.quotas: Quotas
+        self.tracing: Tracing
         self.work: Work
         self.queue: JobQueue
 
@@ -66,9 +82,13 @@ class Service:
             stack.callback(self.storage.close)
             await self.store.open()
             stack.push_async_callback(self.store.close)
+            self._open_access(stack)
             await asyncio.to_thread(self.storage.sweep, await self.store.ids())
+            stack.push_async_callback(self.cache.aclose)
             self.lease = await stack.enter_async_context(Lease("server"))
-            self.work = Work(self.settings, self.storage, self.lease, self.cache)
+            self.tracing = Tracing.from_environment()
+            stack.push_async_callback(asyncio.to_thread, self.tracing.close)
+            self.work = Work(self.settings, self.storage, self.lease, self.cache, self.tracing)
             limits = self.settings.server
             self.queue = JobQueue(
                 self.store,
@@ -90,9 +110,29 @@ class Service:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
+    def _open_access(self, stack: AsyncExitStack) -> None:
+        root, limits = self.storage.root, self.settings.server
+        self.keys = stack.enter_context(Keys(root / FILE_NAME))
+        self.audit = Audit(root / "audit.jsonl" if limits.audit else None, limits.audit_mb << 20)
+        stack.callback(self.audit.close)
+        self.quotas = Quotas(root / "usage.sqlite3", self.keys.limits, lambda tenant: self.queue.unfinished(tenant))
+        stack.callback(self.quotas.close)
+
     async def drain(self, grace: float) -> None:
         """Take no more jobs and let those that run end, for at most so many seconds."""
         await self.queue.close(grace)
+
+    def check(self, tenant: str) -> None:
+        """See whether a tenant's job would be taken; ask before its documents are read.
+
+        :raises MineruError: if there is no room, or the tenant's quota is used up.
+        """
+        self.queue.check()
+        self.quotas.check(tenant)
+        if self.storage.free_bytes() < self.settings.server.min_free_mb << 20:
+            raise RequestError(
+                "the server has too little free disk space", code=ErrorCode.DISK_FULL, hint="tell whoever runs it"
+            )
 
     async def submit(
         self,
@@ -105,42 +145,57 @@ class Service:
         origin: Mapping[str, Any] | None = None,
         idempotency: str | None = None,
         request: str = "",
+        job_id: str | None = None,
     ) -> Job:
         """Accept a job. Once this returns it will be run, whatever happens to the process.
 
         :param secrets: options that are not written to the disk.
         :param idempotency: with the same key the same job is given again.
         :param request: digest of what was asked, to tell a repetition from a key that was used twice.
+        :param job_id: a new identifier, where an API has its own form of them.
         :raises MineruError: if an option is wrong or there is no room.
         """
         chosen = {**self.defaults, **options}
         ParseOptions.create(**chosen, **(secrets or {}))
         job = Job(
-            new_job_id(),
+            job_id or new_job_id(),
             tenant,
             chosen,
             tuple(formats),
             upload.files,
-            origin=dict(origin or {}),
+            origin={**(origin or {}), "key": current_caller().key},
             idempotency=idempotency,
             request=request,
         )
-        self.queue.check()
-        await asyncio.to_thread(self.storage.accept, upload.directory, job)
-        if secrets:
-            self.work.secrets[job.id] = dict(secrets)
-        try:
-            kept = await self.queue.submit(job)
-        except BaseException:
-            self._drop(job.id)
-            raise
-        if kept is not job:
-            self._drop(job.id)
-            if kept.request != request:
-                raise RequestError(
-                    "this Idempotency-Key was used for another request", param="Idempotency-Key", status=422
-                )
+        return await run_to_end(self._accept(upload, job, dict(secrets or {})))
+
+    async def _accept(self, upload: Upload, job: Job, secrets: dict[str, Any]) -> Job:
+        kept = await self.earlier(job.tenant, job.idempotency) or await self._enter(upload, job, secrets)
+        if kept is not job and kept.request != job.request:
+            raise RequestError("this Idempotency-Key was used for another request", param="Idempotency-Key", status=422)
         return kept
+
+    async def _enter(self, upload: Upload, job: Job, secrets: dict[str, Any]) -> Job:
+        self.check(job.tenant)
+        with self.quotas.entering(job.tenant):
+            await asyncio.to_thread(self.storage.accept, upload.directory, job)
+            if secrets:
+                self.work.secrets[job.id] = secrets
+            try:
+                kept = await self.queue.submit(job)
+            except BaseException:
+                self._drop(job.id)
+                raise
+        if kept is job:
+            self.audit.accepted(job)
+        else:
+            self._drop(job.id)
+        return kept
+
+    async def earlier(self, tenant: str, idempotency: str | None) -> Job | None:
+        """The job that was made with an idempotency key. It is given again even when there is room for no other."""
+        job = None if idempotency is None else await self.store.find(tenant, idempotency)
+        return job and (self.queue.live(job.id) or job)
 
     async def find(self, job_id: str, tenant: str) -> Job:
         """A tenant's job.
@@ -162,6 +217,7 @@ class Service:
         await self.queue.cancel(job.id)
         await self.store.delete(job.id)
         await asyncio.to_thread(self.storage.delete, job.id)
+        self.audit.deleted(job)
 
     async def _start_engine(self) -> None:
         try:
@@ -169,9 +225,17 @@ class Service:
         except MineruError as exc:
             self.engine_problem = exc
             _log.error("the engine did not start: %s", exc.message)
+        finally:
+            self.engine_starting = False
 
     def _ended(self, job: Job) -> None:
         self.work.secrets.pop(job.id, None)
+        self.metrics.ended(job)
+        self.tracing.ended(job)
+        facts = {"state": job.state, "pages": job.done, "seconds": round((job.finished or 0) - job.created, 3)}
+        _log.info("%s after %s s", job.state, facts["seconds"], extra={"job": job.id, "facts": facts})
+        self.quotas.ended(job)
+        self.audit.ended(job)
         if job.state is JobState.CANCELED:
             self.storage.delete_output(job)
 

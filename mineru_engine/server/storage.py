@@ -63,10 +63,12 @@ class Storage:
             self._lock = None
 
     def sweep(self, known: Collection[str]) -> None:
-        """Remove directories of jobs that nobody knows: a server was killed before it accepted or after it deleted."""
+        """Remove what a killed server left: directories of jobs that nobody knows, and results half written."""
         for path in self._jobs.iterdir():
             if path.name not in known:
                 shutil.rmtree(path, ignore_errors=True)
+        for path in self._jobs.glob("*/output/.mineru-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def new_upload(self) -> Path:
         """A fresh directory for documents on their way in."""

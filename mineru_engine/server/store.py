@@ -36,6 +36,12 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE UNIQUE INDEX IF NOT EXISTS jobs_idempotency ON jobs (tenant, idempotency) WHERE idempotency IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jobs_tenant ON jobs (tenant, number);
 CREATE INDEX IF NOT EXISTS jobs_state ON jobs (state, finished);
+CREATE TABLE IF NOT EXISTS results (
+    key  TEXT PRIMARY KEY,
+    job  TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    stem TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS results_job ON results (job);
 """
 
 
@@ -142,6 +148,16 @@ class JobStore:
         )
         return {JobState(state): count for state, count in rows}
 
+    async def keep_result(self, key: str, job_id: str, stem: str) -> None:
+        """Note which document of a job has the latest result for a cache key; forgotten with the job."""
+        await self._run(lambda: self._write("INSERT OR REPLACE INTO results VALUES (?,?,?)", (key, job_id, stem)))
+
+    async def result(self, key: str) -> tuple[Job, str] | None:
+        """The job with a result for a cache key, and the stem of its document."""
+        query = "SELECT document, stem FROM jobs JOIN results ON job=id WHERE key=?"
+        row = await self._run(lambda: self._connection.execute(query, (key,)).fetchone())
+        return None if row is None else (_unpacked(row[0]), row[1])
+
     async def delete(self, job_id: str) -> None:
         """Forget a job."""
         await self._run(lambda: self._write("DELETE FROM jobs WHERE id=?", (job_id,)))
@@ -161,7 +177,9 @@ class JobStore:
             raise StoreError(f"{self._path.name} was written by a later version (schema {version}, here {SCHEMA})")
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.executescript(f"BEGIN;{_TABLES}PRAGMA user_version={SCHEMA};COMMIT;")
+        self._connection.execute("PRAGMA foreign_keys=ON")
+        if version < SCHEMA:
+            self._connection.executescript(f"BEGIN;{_TABLES}PRAGMA user_version={SCHEMA};COMMIT;")
 
     def _add(self, job: Job) -> Job:
         values = (job.id, job.tenant, job.state, job.created, job.idempotency, _packed(job))
@@ -181,8 +199,12 @@ class JobStore:
 
     def _read(self, where: str, values: tuple[Any, ...]) -> list[Job]:
         rows = self._connection.execute(f"SELECT document FROM jobs {where}", values)
-        return [Job.from_dict(orjson.loads(row[0])) for row in rows]
+        return [_unpacked(row[0]) for row in rows]
 
 
 def _packed(job: Job) -> bytes:
     return orjson.dumps(job.to_dict())
+
+
+def _unpacked(document: bytes) -> Job:
+    return Job.from_dict(orjson.loads(document))

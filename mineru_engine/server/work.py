@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 
 from mineru_engine.api import parse_async
+from mineru_engine.errors import ErrorCode, InputError
 from mineru_engine.progress import Progress
 from mineru_engine.result import ParseResult, ParseStatus
+from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.registry import Lease
 from mineru_engine.server.cache import ResultCache
 from mineru_engine.server.jobs import Job, JobFile, JobState
 from mineru_engine.server.storage import Storage
+from mineru_engine.server.tracing import Tracing
 from mineru_engine.settings import Settings
 
 __all__ = ("Secrets", "Work")
@@ -26,11 +30,14 @@ Secrets = dict[str, dict[str, Any]]
 class Work:
     """What :class:`~mineru_engine.server.queue.JobQueue` calls for each document."""
 
-    def __init__(self, settings: Settings, storage: Storage, lease: Lease, cache: ResultCache) -> None:
+    def __init__(
+        self, settings: Settings, storage: Storage, lease: Lease, cache: ResultCache, tracing: Tracing
+    ) -> None:
         self._settings = settings
         self._storage = storage
         self._lease = lease
         self._cache = cache
+        self._tracing = tracing
         self.secrets: Secrets = {}
 
     async def __call__(self, job: Job, file: JobFile, report: Callable[[int, int], None]) -> None:
@@ -38,28 +45,53 @@ class Work:
 
         :raises MineruError: if there is no result.
         """
+        with self._tracing.document(job, file):
+            await self._run(job, file, report)
+
+    async def _run(self, job: Job, file: JobFile, report: Callable[[int, int], None]) -> None:
         secrets = self.secrets.get(job.id, {})
-        key = None if secrets or job.origin.get("no_cache") else self._cache.key(job, file, self._settings)
-        if key is not None and await self._cache.fetch(key, job, file):
+        key = None if secrets else self._cache.key(job, file, self._settings)
+        if key is not None and not job.origin.get("no_cache") and await self._cache.fetch(key, job, file):
             return
         options = {**job.options, **secrets}
         if file.pages:
             options["pages"] = file.pages
 
-        def advance(progress: Progress) -> None:
+        most = self._settings.server.max_pages
+
+        def advance(progress: Progress) -> None:  # first called when the document is open and nothing is read yet
+            if most and progress.total > most:
+                raise InputError(
+                    f"{progress.total} pages, the limit is {most}",
+                    code=ErrorCode.FILE_TOO_LARGE,
+                    hint="choose some of them; the operator can raise server.max_pages",
+                )
             report(progress.done, progress.total)
 
-        result = await parse_async(
-            self._storage.input(job, file),
-            settings=self._settings,
-            lease=self._lease,
-            on_progress=advance,
-            **options,
-        )
-        await asyncio.to_thread(self._keep, job, file, result)
+        async with self._holding(options) as lease:
+            result = await parse_async(
+                self._storage.input(job, file),
+                settings=self._settings,
+                lease=lease,
+                on_progress=advance,
+                **options,
+            )
+            await run_to_end(asyncio.to_thread(self._keep, job, file, result))  # nothing is written after a cancel
         _describe(file, result)
         if key is not None and result.status is ParseStatus.SUCCESS:
             await self._cache.keep(key, job, file)
+
+    @asynccontextmanager
+    async def _holding(self, options: Mapping[str, Any]) -> AsyncIterator[Lease]:
+        """The server's lease; for a model server that only the request names one that ends with the document.
+
+        Else each address and model that somebody thinks of would keep an engine and its workers for good.
+        """
+        if "server_url" not in options:
+            yield self._lease
+            return
+        async with Lease("request") as lease:
+            yield lease
 
     def _keep(self, job: Job, file: JobFile, result: ParseResult) -> None:
         model = {f"{file.stem}_model.json": orjson.dumps(result.model_json.to_dict())}
