@@ -5,8 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mineru=${MINERU:-.venv/bin/mineru} python=${PYTHON:-.venv/bin/python}
-vllm=${VLLM_PYTHON:-build/venvs/vllm/bin/python} out=${OUT:-reports}
+vllm=${VLLM_PYTHON:-build/venvs/vllm/bin/python} out=build/reports # not tracked: a report says whether the tree was clean
 work=$(mktemp -d) simulator=
+mkdir -p $out
 trap 'kill $simulator 2>/dev/null || true; rm -rf "$work"' EXIT
 documents="demo/contract_scan.pdf demo/paper.pdf"
 
@@ -65,3 +66,4 @@ sampling() {
 }
 
 for part in ${@:-builtin peers vllm cancel sampling}; do $part; done
+cp $out/bench-* reports/

@@ -1,4 +1,5 @@
-"""``kill -9`` at random moments: afterwards every job that was accepted has exactly one result.
+"""``kill -9`` at random moments: afterwards every job that was accepted has exactly one result, or says that it ran
+at two of them.
 
 ::
 
@@ -35,7 +36,8 @@ class Report:
 
     :ivar lost: ids that were accepted and are not known any more.
     :ivar states: state → jobs.
-    :ivar results_per_job: whole results of a job → jobs.
+    :ivar results_per_job: whole results of a job → jobs; those that were interrupted for good are not among them.
+    :ivar interrupted: jobs that ran at two of the kills, and say so.
     :ivar twice: idempotency keys that made more than one job.
     """
 
@@ -45,19 +47,32 @@ class Report:
     lost: list[str]
     states: dict[str, int]
     results_per_job: dict[int, int]
+    interrupted: int
     attempts: dict[int, int]
     twice: int
 
 
-def run(server: Process, documents: Sequence[Path], *, jobs: int, kills: int, seed: int) -> Report:
-    """Send jobs while the server is killed and started again and again."""
+def run(
+    server: Process,
+    documents: Sequence[Path],
+    *,
+    jobs: int,
+    kills: int,
+    seed: int,
+    every: tuple[float, float] = (1.0, 6.0),
+) -> Report:
+    """Send jobs while the server is killed and started again and again.
+
+    :param every: shortest and longest life of a server, seconds.
+    """
     began, chance = time.monotonic(), random.Random(seed)
     accepted: dict[str, set[str]] = {}
     server.start()
-    sender = threading.Thread(target=_send, args=(server, documents, jobs, accepted))
+    pause = kills * sum(every) / 2 / jobs  # so that jobs come until the last kill
+    sender = threading.Thread(target=_send, args=(server, documents, jobs, accepted, pause))
     sender.start()
     for _ in range(kills):
-        time.sleep(chance.uniform(0.1, 1.5))
+        time.sleep(chance.uniform(*every))
         server.kill()
         server.start()
     sender.join()
@@ -65,7 +80,7 @@ def run(server: Process, documents: Sequence[Path], *, jobs: int, kills: int, se
         return _look(client, accepted, kills, began)
 
 
-def _send(server: Process, documents: Sequence[Path], jobs: int, accepted: dict[str, set[str]]) -> None:
+def _send(server: Process, documents: Sequence[Path], jobs: int, accepted: dict[str, set[str]], pause: float) -> None:
     """Each job until it is accepted, as a client with an idempotency key does."""
     with server.client() as client:
         for number in range(jobs):
@@ -77,11 +92,12 @@ def _send(server: Process, documents: Sequence[Path], jobs: int, accepted: dict[
                     )
                     accepted.setdefault(key, set()).add(job["id"])
                 time.sleep(0.02)
+            time.sleep(pause)
 
 
 def _look(client: Client, accepted: dict[str, set[str]], kills: int, began: float) -> Report:
     lost: list[str] = []
-    states, results, attempts = Counter[str](), Counter[int](), Counter[int]()
+    states, results, attempts, interrupted = Counter[str](), Counter[int](), Counter[int](), 0
     for job_id in [job_id for ids in accepted.values() for job_id in ids]:
         if client.get(f"/v1/jobs/{job_id}").status_code != 200:
             lost.append(job_id)
@@ -89,10 +105,13 @@ def _look(client: Client, accepted: dict[str, set[str]], kills: int, began: floa
         job = client.ended(job_id)
         states[job["state"]] += 1
         attempts[job["attempts"]] += 1
-        results[_results(client, job)] += 1
+        if job["error"] and job["error"]["code"] == "job_interrupted" and job["attempts"] == 2:
+            interrupted += 1
+        else:
+            results[_results(client, job)] += 1
     twice = sum(len(ids) > 1 for ids in accepted.values())
     seconds = round(time.monotonic() - began, 1)
-    return Report(len(accepted), kills, seconds, lost, dict(states), dict(results), dict(attempts), twice)
+    return Report(len(accepted), kills, seconds, lost, dict(states), dict(results), interrupted, dict(attempts), twice)
 
 
 def _results(client: Client, job: dict[str, object]) -> int:
@@ -109,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--every", type=float, nargs=2, default=(1.0, 6.0), metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
@@ -116,7 +136,7 @@ def main() -> None:
         server = Process(Path(place) / "data", "--concurrency", "2")
         try:
             documents = [DEMO / "contract.pdf", DEMO / "paper.pdf"]
-            report = run(server, documents, jobs=given.jobs, kills=given.kills, seed=given.seed)
+            report = run(server, documents, jobs=given.jobs, kills=given.kills, seed=given.seed, every=given.every)
         finally:
             server.stop()
     text = json.dumps(asdict(report), indent=2)

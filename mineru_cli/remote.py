@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 import zipfile
@@ -17,6 +18,7 @@ import httpx
 import orjson
 
 from mineru_cli.errors import UsageProblem
+from mineru_engine.detect import detect
 from mineru_engine.errors import ErrorCode, MineruError, error_from_dict
 from mineru_engine.options import ParseOptions
 from mineru_engine.progress import Progress
@@ -74,7 +76,7 @@ class RemoteServer:
         if job["state"] not in ("completed", "partial"):
             raise _error(file["error"] or job["error"], f"the server ended the job: {job['state']}")
         answer = await self._ask("GET", f"/v1/jobs/{job['id']}/result", params={"format": "zip"})
-        result = await asyncio.to_thread(_result, path.name, file, answer.content, options)
+        result = await asyncio.to_thread(_result, path, file, answer.content, options)
         result.seconds = time.perf_counter() - began
         return result
 
@@ -199,20 +201,30 @@ def _error(value: Mapping[str, Any] | None, otherwise: str) -> MineruError:
     return error
 
 
-def _result(name: str, file: Mapping[str, Any], archive: bytes, options: Mapping[str, Any]) -> ParseResult:
+def _result(path: Path, file: Mapping[str, Any], archive: bytes, options: Mapping[str, Any]) -> ParseResult:
     with zipfile.ZipFile(BytesIO(archive)) as members:
         inside = f"{file['stem']}/"
         files = {item[len(inside) :]: members.read(item) for item in members.namelist() if item.startswith(inside)}
-    result = _document(name, file["stem"], files, options)
+    result = _document(path.name, file["stem"], files, options)
     result.tier, result.engine, result.model = (file[part] or "" for part in ("tier", "engine", "model"))
     result.source_sha256, result.source_bytes = file["sha256"], file["bytes"]
     result.diagnostics = [Diagnostic(**item) for item in file["diagnostics"]]
-    if file["state"] == "partial":
-        pages = [item.page for item in result.diagnostics if item.page is not None]
-        result.page_kinds = dict.fromkeys(pages or [0], PageKind.LOST)
+    result.page_kinds = _page_kinds(path, result, lost=file["state"] == "partial")
     below = {path.split("/")[1] for path in files if path.startswith("attachments/")}
     result.attachments = [_attachment(folder, files, options) for folder in sorted(below)]
     return result
+
+
+def _page_kinds(path: Path, result: ParseResult, *, lost: bool) -> dict[int, PageKind]:
+    """As far as it is known here: that there are pages, and which are lost."""
+    with contextlib.suppress(MineruError):  # an image that can be read there, and not here
+        if detect(path, path.name).kind == "native":
+            return {}
+    kinds = dict.fromkeys(range(result.page_count), PageKind.NATIVE)
+    if lost:
+        pages = [item.page for item in result.diagnostics if item.page is not None]
+        kinds.update(dict.fromkeys(pages or [0], PageKind.LOST))
+    return kinds
 
 
 def _attachment(folder: str, files: Mapping[str, bytes], options: Mapping[str, Any]) -> Attachment:

@@ -14,7 +14,7 @@ __all__ = ("EPILOG", "default_data_dir", "serve")
 EPILOG = (
     "Jobs, options and results are kept below --data-dir and survive the process. SIGTERM or Ctrl-C: no job is taken "
     "any more, those that run get --grace seconds, the rest waits on the disk for the next start. "
-    "Limits, retention, keys: `mineru config show server`, `mineru keys`, docs/server.md."
+    "Limits, retention, keys: `mineru config show`, `mineru keys`, docs/server.md."
 )
 
 

@@ -169,7 +169,7 @@ def test_the_main_pages_show_commands(page: str) -> None:
     [
         "mineru parse x.pdf --nope",
         "mineru parse --json",
-        "mineru serve",
+        "mineru server",
         "mineru parse x.pdf --tier best",
         "mineru parse x.pdf --format md,txt",
         "mineru doctor x",
@@ -422,7 +422,8 @@ def test_codes_are_collected_from_every_shape() -> None:
     source = (
         "def code(x):\n    return 'late' if x else 'early'\n"
         "def work(self):\n    self._note('one', 'text', 1)\n    self._note(code(2), 'text')\n"
-        "    found.append(Diagnostic('two', 'text'))\n    note('four', 'text')\n    return {'code': 'three', 'message': m, 'page': None}\n"
+        "    found.append(Diagnostic('two', 'text'))\n    note('four', 'text')\n"
+        "    return {'code': 'three', 'message': m, 'page': None}\n"
         "def _note(self, code):\n    Diagnostic(code, 'text')\n"
     )
     assert diagnostic_codes(source) == {"one", "two", "three", "four", "late", "early"}

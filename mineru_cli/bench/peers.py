@@ -21,7 +21,6 @@ import orjson
 import psutil
 
 from mineru_cli.bench.feed import Arrival
-from mineru_engine.gpu import GpuProbe
 from mineru_cli.bench.head import Head
 from mineru_cli.bench.identity import identify
 from mineru_cli.bench.modes import Interrupted
@@ -45,6 +44,7 @@ from mineru_cli.bench.workload import BenchDocument
 from mineru_cli.errors import UsageProblem
 from mineru_engine import api
 from mineru_engine.errors import MineruError
+from mineru_engine.gpu import GpuProbe
 from mineru_engine.manifest import hash_file
 from mineru_engine.options import Engine, ParseOptions, Tier
 from mineru_engine.resident import needs_model

@@ -11,7 +11,6 @@ from pathlib import Path, PurePath
 from mineru_cli.bench.cancel import CancelStep, run_cancel
 from mineru_cli.bench.counters import Counters, requests_in_flight
 from mineru_cli.bench.feed import Arrival, Feed, Load
-from mineru_engine.gpu import GpuProbe
 from mineru_cli.bench.head import Head
 from mineru_cli.bench.identity import builtin_engine, identify
 from mineru_cli.bench.leftovers import scratch_directory
@@ -26,6 +25,7 @@ from mineru_cli.bench.source import describe_source
 from mineru_cli.bench.workload import BenchDocument
 from mineru_engine import api
 from mineru_engine.errors import MineruError
+from mineru_engine.gpu import GpuProbe
 from mineru_engine.options import Engine, ParseOptions, Tier
 from mineru_engine.resident import needs_model
 from mineru_engine.runtime.registry import Lease

@@ -174,8 +174,8 @@ class Keys:
                 " FROM keys JOIN tenants USING (tenant) ORDER BY created"
             )
             self._known = [
-                (digest, Key(*facts, TenantLimits(jobs, pages, running)))
-                for digest, *facts, jobs, pages, running in rows
+                (digest, Key(key_id, name, tenant, created, revoked, TenantLimits(*limits)))
+                for digest, key_id, name, tenant, created, revoked, *limits in rows
             ]
             self._version = version
         return self._known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import FrameType
 
 import uvicorn
@@ -21,17 +22,23 @@ class _Server(uvicorn.Server):
     """At the first signal no job is taken any more and those that run may end; polls are answered meanwhile. A second
     signal stops them: they wait on the disk for the next start."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, grace: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, grace: float) -> None:
         super().__init__(config)
-        self._service = service
+        self._app = app
+        self._service: Service = app.state.service
         self._grace = grace
         self._draining: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop
 
     async def serve(self, sockets: object = None) -> None:
-        """Until a signal comes and everything is put away."""
+        """Until a signal comes and everything is put away.
+
+        The application is opened here, not by uvicorn, which would make a traceback of what is wrong.
+        """
         self._loop = asyncio.get_running_loop()
-        await super().serve()
+        with self.capture_signals():
+            async with self._app.router.lifespan_context(self._app):
+                await self._serve()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler."""
@@ -54,7 +61,8 @@ def serve(app: FastAPI, host: str, port: int, grace: float, log_format: str) -> 
 
     :param log_format: one of :data:`mineru_engine.server.logs.LOG_FORMATS`.
     :param grace: seconds that running jobs get to end.
-    :return: whether it ran at all; if not, uvicorn has said why.
+    :return: whether it could listen; if not, uvicorn has said why.
+    :raises MineruError: if the application cannot start.
     """
     configure(log_format)
     service: Service = app.state.service
@@ -64,10 +72,12 @@ def serve(app: FastAPI, host: str, port: int, grace: float, log_format: str) -> 
         port=port,
         http=impatient(service.settings.server.request_timeout),
         ws="none",
+        lifespan="off",
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=_CONNECTIONS_S,
     )
-    server = _Server(config, service, grace)
-    server.run()
+    server = _Server(config, app, grace)
+    with contextlib.suppress(SystemExit):
+        server.run()
     return server.started

@@ -1,4 +1,4 @@
-"""Results in a Redis that several servers share. Needs the extra ``redis``; a Redis in trouble is left alone a while."""
+"""Results in a Redis that servers share. Needs the extra ``redis``; a Redis in trouble is left alone for a while."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from mineru_engine.server.storage import Storage
 from mineru_engine.server.tracing import Tracing
 from mineru_engine.settings import Settings
 
-__all__ = ("Secrets", "Work")
+__all__ = ("Secrets", "Work", "without_stray_key")
 
 Secrets = dict[str, dict[str, Any]]
 """Job id → options that are never written to the disk, as a password. They die with the process."""
@@ -71,7 +71,7 @@ class Work:
         async with self._holding(options) as lease:
             result = await parse_async(
                 self._storage.input(job, file),
-                settings=self._settings,
+                settings=without_stray_key(self._settings, options),
                 lease=lease,
                 on_progress=advance,
                 **options,
@@ -96,6 +96,15 @@ class Work:
     def _keep(self, job: Job, file: JobFile, result: ParseResult) -> None:
         model = {f"{file.stem}_model.json": orjson.dumps(result.model_json.to_dict())}
         result.save(self._storage.output(job), [*job.formats], overwrite=True, extra_files=model)
+
+
+def without_stray_key(settings: Settings, options: Mapping[str, Any]) -> Settings:
+    """Settings for a document: a key that belongs to no server must not travel to the one that a request names."""
+    vlm = settings.model.vlm
+    if vlm.server_url or "server_url" not in options:
+        return settings
+    keyless = vlm.model_copy(update={"api_key": None})
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"vlm": keyless})})
 
 
 def _describe(file: JobFile, result: ParseResult) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from mineru_engine.gpu import GpuProbe
 from mineru_cli.bench.sampling import LagProbe, Sample, Sampler, Samples, Tree, Watched, quantile
+from mineru_engine.gpu import GpuProbe
 
 GPU = GpuProbe(served=True)
 MIB = 1 << 20

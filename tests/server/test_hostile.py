@@ -151,8 +151,8 @@ def part(name: str, content: bytes = b"x", field: str = "files") -> bytes:
         ".",
         "nul\0byte.pdf",
         "new\nline.pdf",
-        "x" * 10_000 + ".pdf",
-        "ü" * 5_000 + ".pdf",
+        "x" * 3_000 + ".pdf",
+        "ü" * 1_500 + ".pdf",
         "a.pdf" + "." * 300,
         "con.pdf",
         ".hidden",
@@ -183,6 +183,13 @@ def test_file_names(client: Client, victim: Victim, small: Path, name: str) -> N
     found = victim.process.data_dir.parent.rglob("*evil*")
     assert [path for path in found if home.parent not in path.parents] == []
     assert not Path("/tmp/evil.pdf").exists()
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_a_file_name_of_10_kb(client: Client, letter: str) -> None:
+    body = part(letter * 10_000 + ".pdf") + b"--b--\r\n"
+    answer = client.post("/v1/jobs", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "request_invalid")
 
 
 @pytest.mark.parametrize(
@@ -410,7 +417,7 @@ def test_half_a_body_and_gone(line: Line, client: Client, after: int) -> None:
 
 
 def test_a_reader_that_does_not_read(victim: Victim, client: Client, demo: Path) -> None:
-    job = client.create(*[demo / "report.pdf"] * 3)
+    job = client.create(demo / "report.pdf")
     raws = []
     for _ in range(20):
         raw = socket.socket()

@@ -23,14 +23,16 @@ def slow(demo: Path) -> dict[str, str]:
 
 def test_from_upload_to_result(client: Client, demo: Path) -> None:
     content = (demo / "report.pdf").read_bytes()
-    created = client.post_job(demo / "report.pdf", formats="md,html,json,content-list", pages="1-2")
+    created = client.post_job(demo / "report.pdf", formats="md,html,json,content-list", ocr_mode="txt")
     assert created.status_code == 202
     job = created.json()
     assert created.headers["location"] == f"/v1/jobs/{job['id']}" == job["links"]["self"]
     job = client.ended(job["id"])
     assert job["state"] == "completed"
-    assert job["options"] == {"tier": "flash", "pages": "1-2"}
-    assert (job["progress"]["pages_done"], job["progress"]["pages_total"], job["attempts"]) == (2, 2, 1)
+    assert job["options"] == {"tier": "flash", "ocr_mode": "txt"}
+    progress = job["progress"]
+    assert progress["pages_done"] == progress["pages_total"] > 2
+    assert (progress["files_done"], job["attempts"]) == (1, 1)
     file = job["files"][0]
     assert (file["name"], file["bytes"], file["tier"], file["cached"]) == ("report.pdf", len(content), "flash", False)
     assert file["sha256"] == hashlib.sha256(content).hexdigest()
@@ -56,7 +58,7 @@ def test_what_is_not_part_of_a_result_is_not_given_out(client: Client, small: Pa
     job = client.ended(client.create(small)["id"])
     for path in (".mineru.json", "../input/contract.pdf", "..%2f..%2f..%2fjobs.sqlite3", "nothing"):
         answer = client.get(f"/v1/jobs/{job['id']}/files/0/{path}")
-        assert answer.status_code == 404, path
+        assert answer.status_code in (400, 404), path
     assert client.get(job["links"]["result"], params={"format": "docx"}).json()["error"]["code"] == "file_not_found"
     assert client.get(job["links"]["result"], params={"format": "xyz"}).status_code == 400
     assert client.get(job["links"]["result"], params={"format": "md", "file": 1}).status_code == 404
@@ -64,7 +66,9 @@ def test_what_is_not_part_of_a_result_is_not_given_out(client: Client, small: Pa
 
 
 def test_a_damaged_file_among_others_makes_the_job_partial(client: Client, small: Path) -> None:
-    job = client.ended(client.create(small, ("broken.pdf", b"%PDF-1.7 nothing"), ("contract.pdf", small.read_bytes()))["id"])
+    job = client.ended(
+        client.create(small, ("broken.pdf", b"%PDF-1.7 nothing"), ("contract.pdf", small.read_bytes()))["id"]
+    )
     assert job["state"] == "partial"
     assert [file["state"] for file in job["files"]] == ["completed", "failed", "completed"]
     assert [file["stem"] for file in job["files"]] == ["contract", "broken", "contract_2"]
@@ -131,7 +135,9 @@ def test_cancelling(client: Client, demo: Path, small: Path, slow: dict[str, str
     assert client.ended(client.create(small)["id"])["state"] == "completed"  # its slot is free
 
 
-def test_deleting_leaves_nothing(client: Client, demo: Path, small: Path, slow: dict[str, str], server: Running) -> None:
+def test_deleting_leaves_nothing(
+    client: Client, demo: Path, small: Path, slow: dict[str, str], server: Running
+) -> None:
     ended = client.ended(client.create(small)["id"])
     running = client.create(demo / "contract_scan.pdf", **slow)
     wait_until(lambda: client.job(running["id"])["state"] == "running")

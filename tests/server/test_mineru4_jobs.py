@@ -182,6 +182,9 @@ def test_not_json_and_unknown_names(flash: Client, tmp_path: Path) -> None:
         400,
         "page_range_invalid",
     )
+    large = tmp_path / "large.pdf"
+    large.write_bytes(b"%PDF-1.4" + bytes(1 << 20))
+    assert _error(flash.post("/v1/parse/jobs", json={"files": [_inline(large)]})) == (413, "file_too_large")
     for path in ("/v1/parse/jobs/job_0", "/v1/tasks/job_0", "/v1/tasks/job_0/result"):
         assert _error(flash.get(path)) == (404, "job_not_found")
 
@@ -202,14 +205,17 @@ def test_pages_of_the_list(flash: Client, small: Path) -> None:
 
 
 def test_cancel(flash: Client, demo: Path) -> None:
-    job = _create(flash, _inline(demo / "contract_scan.pdf"), tier="basic")
-    answer = flash.delete(f"/v1/parse/jobs/{job['job_id']}")
+    files = {"files": ("scan.pdf", (demo / "contract_scan.pdf").read_bytes())}
+    running, waiting = (flash.post("/v1/tasks", params={"tier": "basic"}, files=files).json() for _ in range(2))
+    assert flash.delete(waiting["status_url"]).json()["status"] == "canceled"
+    job_id = running["task_id"]
+    answer = flash.delete(f"/v1/parse/jobs/{job_id}")
     assert answer.status_code == 200
-    assert (answer.json()["status"], answer.json()["job_id"]) == ("canceled", job["job_id"])
+    assert (answer.json()["status"], answer.json()["job_id"]) == ("canceled", job_id)
     assert answer.json()["canceled_at"].endswith("Z")
-    assert _error(flash.delete(f"/v1/parse/jobs/{job['job_id']}")) == (409, "job_already_terminal")
-    assert _error(flash.get(f"/v1/tasks/{job['job_id']}/result")) == (409, "task_canceled")
-    assert flash.get(f"/v1/parse/jobs/{job['job_id']}").json()["status"] == "canceled"
+    assert _error(flash.delete(f"/v1/parse/jobs/{job_id}")) == (409, "job_already_terminal")
+    assert _error(flash.get(running["result_url"])) == (409, "task_canceled")
+    assert flash.get(f"/v1/parse/jobs/{job_id}").json()["status"] == "canceled"
 
 
 def test_task_in_three_kinds_of_body(flash: Client, small: Path) -> None:

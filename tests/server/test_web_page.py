@@ -34,7 +34,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-WAIT_MS = 60_000
+WAIT_MS = 30_000
 FORMULAS = r"""<html><body><h1>Waves</h1><p>The speed is <math><semantics><mi>v</mi>
 <annotation encoding="application/x-tex">v=\sqrt{\frac{g\lambda}{2\pi}}</annotation></semantics></math>.</p>
 <table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table></body></html>"""
@@ -97,7 +97,7 @@ def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens a fresh browser profile; afterwards nothing may have failed in it, nor left for another host."""
     contexts, troubles = [], []
 
-    def open_page(url: str, **options: Any) -> Any:
+    def open_page(url: str, expected: str = "Failed to load resource", **options: Any) -> Any:
         context = chromium.new_context(**{"locale": "en-GB", "viewport": {"width": 1300, "height": 850}, **options})
         contexts.append(context)
         page = context.new_page()
@@ -105,7 +105,7 @@ def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
         host = urlsplit(url).netloc
 
         def log(message: Any) -> None:
-            if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            if message.type == "error" and not re.search(expected, message.text):
                 troubles.append(message.text)
 
         def request(sent: Any) -> None:
@@ -213,7 +213,7 @@ def test_pages_finish_before_the_eyes_and_a_reload_in_the_middle_loses_nothing(p
     until_state(page, "completed")
     page.wait_for_selector("iframe.rendered")
     assert page.locator(".progress").is_hidden()
-    assert page.locator(".files a").all_inner_texts() == ["report.pdf Done", "paper.pdf Done"]
+    assert page.locator(".files a").all_text_contents() == ["report.pdf Done", "paper.pdf Done"]
     page.locator(".files a").nth(1).click()
     page.frame_locator("iframe.rendered").locator("h1:has-text('Evaporation')").wait_for()
 
@@ -239,10 +239,10 @@ def test_a_damaged_file_is_explained(page: Any) -> None:
 
 def test_a_refused_option_is_told_at_its_field(page: Any, demo: Path) -> None:
     page.set_input_files("#files", str(demo / "paper.pdf"))
-    page.fill("#pages", "one to three")
+    page.fill("#pages", "1," * 600)
     page.click("#send")
     page.wait_for_selector("#problem .problem")
-    assert page.locator("#problem code").inner_text() in ("page_range_invalid", "option_invalid")
+    assert page.locator("#problem code").inner_text() == "option_invalid"
     assert page.locator("#pages").get_attribute("aria-invalid") == "true"
     assert page.evaluate("document.activeElement.id") == "pages"
     assert page.locator("#chosen li").count() == 1  # nothing has to be chosen again
@@ -400,7 +400,8 @@ def test_a_phone_has_room_for_it(server: Running, browse: Callable[..., Any], de
     assert page.evaluate(wide) <= 0
 
 
-def test_a_hostile_result_stays_in_its_frame(page: Any, demo: Path) -> None:
+def test_a_hostile_result_stays_in_its_frame(server: Running, browse: Callable[..., Any], demo: Path) -> None:
+    page = browse(server.url, "Content Security Policy")  # which speaks up although nothing would have run
     page.route("**/files/0/*.html", lambda route: route.fulfill(body=HOSTILE, content_type="text/html"))
     start(page, demo / "contract.pdf")
     until_state(page, "completed")
@@ -409,7 +410,7 @@ def test_a_hostile_result_stays_in_its_frame(page: Any, demo: Path) -> None:
     frame.locator("#trap").click()
     frame.locator("code").wait_for()  # the formula that wanted a link is shown as written
     kept = frame.locator("body").inner_html()
-    for bad in ("script", "onerror", "onload", "<svg", "<form", "<iframe", "<meta", "example.invalid", "href"):
+    for bad in ("<script", "onerror", "onload", "<svg", "<form", "<iframe", "<meta", "example.invalid", "href"):
         assert bad not in kept.replace("\\href", "")
     assert page.evaluate("() => window.hacked") is None
     allowed = page.locator("iframe.rendered").get_attribute("sandbox").split()

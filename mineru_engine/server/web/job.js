@@ -188,6 +188,7 @@ export class JobView {
   }
 
   async _cancel(button) {
+    byId("job-title").focus(); // the button goes
     button.disabled = true;
     button.textContent = text("canceling");
     await this._try(async () => this._take(await json(`/v1/jobs/${this.id}/cancel`, { method: "POST" })));
