@@ -6,8 +6,9 @@ import re
 
 from mineru_engine.errors import ErrorCode, OptionError
 
-__all__ = ("parse_pages",)
+__all__ = ("check_pages", "parse_pages")
 
+_MOST_PAGES = 100_000
 _PART = re.compile(r"(r?\d{1,9})(?:-(r?\d{1,9})?)?")
 
 
@@ -39,6 +40,14 @@ def parse_pages(text: str, count: int) -> list[int]:
             f"page range {text!r} names no page of a document of {count}", code=ErrorCode.PAGE_RANGE_INVALID
         )
     return [page - 1 for page in sorted(chosen)]
+
+
+def check_pages(text: str) -> None:
+    """See whether a document could have such pages, before it is opened.
+
+    :raises OptionError: if none could.
+    """
+    parse_pages(text or "1", _MOST_PAGES)
 
 
 def _number(text: str, count: int) -> int:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mineru_engine.detect import NATIVE_SUFFIXES
 from mineru_engine.errors import ErrorCode, OptionError
 from mineru_engine.options import OcrMode, ParseOptions, Tier
-from mineru_engine.pages import parse_pages
+from mineru_engine.pages import check_pages
 from mineru_engine.server.access import LOCAL
 from mineru_engine.server.intake import Upload, check_type
 from mineru_engine.server.jobs import Job, JobFile, JobState
@@ -39,7 +39,6 @@ router = APIRouter(prefix="/v1/parse/jobs", tags=["MinerU 4.0"], route_class=V1R
 MAX_JSON = 2 << 20
 _MAX_INLINE = 1 << 20
 _MAX_FILES = 100
-_MOST_PAGES = 100_000  # of a document whose pages are not counted yet
 _TIERS = {Tier.HIGH: "standard", Tier.XHIGH: "advanced"}
 _FORBID = ConfigDict(extra="forbid")
 
@@ -185,7 +184,7 @@ async def take(upload: Upload, file: JobFile, page_range: str | None) -> None:
     if Path(file.name).suffix.lower()[1:] in NATIVE_SUFFIXES:
         raise V1Error("page_range_invalid", f"{file.name} has no pages to choose from", param="page_range")
     try:
-        parse_pages(text, _MOST_PAGES)
+        check_pages(text)
     except OptionError as exc:
         raise V1Error("page_range_invalid", exc.message, param="page_range") from None
     file.pages = text

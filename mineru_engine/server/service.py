@@ -13,6 +13,7 @@ from typing import Any, Self
 from mineru_engine.api import preload_async
 from mineru_engine.errors import ErrorCode, MineruError
 from mineru_engine.options import ParseOptions
+from mineru_engine.pages import check_pages
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.registry import Lease
 from mineru_engine.server.access import current_caller
@@ -156,7 +157,7 @@ class Service:
         :raises MineruError: if an option is wrong or there is no room.
         """
         chosen = {**self.defaults, **options}
-        ParseOptions.create(**chosen, **(secrets or {}))
+        check_pages(ParseOptions.create(**chosen, **(secrets or {})).pages)
         job = Job(
             job_id or new_job_id(),
             tenant,

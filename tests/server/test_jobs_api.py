@@ -83,6 +83,8 @@ def test_an_unknown_option_names_the_nearest(client: Client, small: Path) -> Non
     error = answer.json()["error"]
     assert error["param"] == "teir" and "tier" in error["hint"]
     assert client.post_job(small, tier="fast").json()["error"]["param"] == "tier"
+    for pages in ("one to three", "0"):
+        assert client.post_job(small, pages=pages).json()["error"]["code"] == "page_range_invalid"
     assert client.post("/v1/jobs", data={"tier": "flash"}).status_code in (400, 415)
     assert client.post_job(("x.pdf", b"")).json()["error"]["code"] == "file_empty"
     assert client.get("/v1/jobs").json()["data"] == []
