@@ -26,6 +26,7 @@ class Retention:
         self._store = store
         self._storage = storage
         self._limits = limits
+        self._sizes: dict[str, int] = {}
         self._task: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
@@ -48,18 +49,23 @@ class Retention:
     async def sweep(self) -> None:
         """Remove what is too old, then the oldest until the rest is small enough."""
         if self._limits.retention_hours:
-            for job in await self._store.ended(time.time() - self._limits.retention_hours * 3600):
-                await self._remove(job.id)
+            for job_id in await self._store.ended(time.time() - self._limits.retention_hours * 3600):
+                await self._remove(job_id)
         if not self._limits.retention_gb:
             return
         jobs = await self._store.ended()
-        sizes = await asyncio.to_thread(lambda: [self._storage.size(job) for job in jobs])
-        excess = sum(sizes) - self._limits.retention_gb * 1e9
-        for job, size in zip(jobs, sizes, strict=True):
+        self._sizes = {job_id: await self._size(job_id) for job_id in jobs}
+        excess = sum(self._sizes.values()) - self._limits.retention_gb * 1e9
+        for job_id in jobs:
             if excess <= 0:
                 break
-            await self._remove(job.id)
-            excess -= size
+            await self._remove(job_id)
+            excess -= self._sizes.pop(job_id)
+
+    async def _size(self, job_id: str) -> int:
+        """Looked up once: an ended job does not grow."""
+        known = self._sizes.get(job_id)
+        return await asyncio.to_thread(self._storage.size, job_id) if known is None else known
 
     async def _remove(self, job_id: str) -> None:
         await self._store.delete(job_id)

@@ -106,9 +106,9 @@ class Storage:
         """Remove the results of a job."""
         shutil.rmtree(self.output(job), ignore_errors=True)
 
-    def size(self, job: Job) -> int:
+    def size(self, job_id: str) -> int:
         """Bytes that a job takes on the disk."""
-        return sum(path.stat().st_size for path in (self._jobs / job.id).rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in (self._jobs / job_id).rglob("*") if path.is_file())
 
     def free_bytes(self) -> int:
         """Room left on the disk."""

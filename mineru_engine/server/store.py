@@ -130,12 +130,10 @@ class JobStore:
             lambda: self._read("WHERE state IN (?,?) ORDER BY number", (JobState.QUEUED, JobState.RUNNING))
         )
 
-    async def ended(self, before: float | None = None) -> list[Job]:
-        """Ended jobs, the oldest first; only those that ended before a time (seconds since 1970), if one is given."""
-        cut = float("inf") if before is None else before
-        return await self._run(
-            lambda: self._read("WHERE finished IS NOT NULL AND finished<? ORDER BY finished", (cut,))
-        )
+    async def ended(self, before: float = float("inf")) -> list[str]:
+        """Ids of the jobs that ended before a time (seconds since 1970), the oldest first."""
+        select = "SELECT id FROM jobs WHERE finished IS NOT NULL AND finished<? ORDER BY finished"
+        return await self._run(lambda: [row[0] for row in self._connection.execute(select, (before,))])
 
     async def ids(self) -> set[str]:
         """The ids of all jobs."""

@@ -92,8 +92,8 @@ def test_unfinished_jobs_come_in_their_order_and_ended_ones_by_age(tmp_path: Pat
         for job in jobs:
             await store.update(job)
         assert [job.id for job in await store.unfinished()] == [jobs[2].id, jobs[3].id]
-        assert [job.id for job in await store.ended()] == [jobs[1].id, jobs[0].id]
-        assert [job.id for job in await store.ended(before=150.0)] == [jobs[1].id]
+        assert await store.ended() == [jobs[1].id, jobs[0].id]
+        assert await store.ended(before=150.0) == [jobs[1].id]
         counts = {JobState.COMPLETED: 1, JobState.FAILED: 1, JobState.QUEUED: 1, JobState.RUNNING: 1}
         assert await store.counts() == counts
         await store.delete(jobs[1].id)
