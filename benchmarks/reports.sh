@@ -66,4 +66,4 @@ sampling() {
 }
 
 for part in ${@:-builtin peers vllm cancel sampling}; do $part; done
-cp $out/bench-* reports/
+cp $out/bench-*.json reports/
