@@ -13,7 +13,8 @@ demo: $(VENV)/.base
 	@echo "Markdown: output/paper/paper.md and output/contract_scan/contract_scan.md"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore tests/server
+	$(BIN)/python -m pytest tests/server --numprocesses 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
