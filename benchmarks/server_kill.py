@@ -8,9 +8,7 @@ at two of them.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import random
 import tempfile
 import threading
@@ -18,16 +16,15 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 
+from benchmarks._server import DEMO, arguments, publish
 from tests.server.serving import Client, Process
-
-DEMO = Path(__file__).resolve().parents[1] / "demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +122,10 @@ def _results(client: Client, job: dict[str, object]) -> int:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=100)
+    parser = arguments(__doc__, jobs=100)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--every", type=float, nargs=2, default=(1.0, 6.0), metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         server = Process(Path(place) / "data", "--concurrency", "2")
@@ -139,10 +134,7 @@ def main() -> None:
             report = run(server, documents, jobs=given.jobs, kills=given.kills, seed=given.seed, every=given.every)
         finally:
             server.stop()
-    text = json.dumps(asdict(report), indent=2)
-    print(text)
-    if given.output:
-        given.output.write_text(text + "\n")
+    publish(report, given.output)
 
 
 if __name__ == "__main__":

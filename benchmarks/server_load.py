@@ -7,22 +7,20 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import psutil
 
+from benchmarks._server import DEMO, arguments, publish
 from mineru_cli.bench.sampling import quantile
 from tests.server.serving import Process
 
-DEMO = Path(__file__).resolve().parents[1] / "demo"
 _POLL_S = 1.0
 
 
@@ -140,10 +138,8 @@ async def _run(server: Process, clients: int, jobs: int) -> Report:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, jobs=1000)
     parser.add_argument("--clients", type=int, default=200)
-    parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         server = Process(Path(place) / "data", "--concurrency", "2").start()
@@ -151,10 +147,7 @@ def main() -> None:
             report = asyncio.run(_run(server, given.clients, given.jobs))
         finally:
             server.stop()
-    text = json.dumps(asdict(report), indent=2)
-    print(text)
-    if given.output:
-        given.output.write_text(text + "\n")
+    publish(report, given.output)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mineru_cli.errors import reported
+from mineru_cli.options import ConfigOption
 
 __all__ = ("app",)
 
@@ -17,7 +18,7 @@ app = typer.Typer(help="Show the settings in force.", no_args_is_help=True, rich
 @app.command("show")
 @reported
 def show(
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./mineru.toml.")] = None,
+    config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,
 ) -> None:
     """Print every setting: its value, and whether it is a default or came from a file or the environment.

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from mineru_cli.errors import EXIT_FAILED, one_line, reported
+from mineru_cli.options import ConfigOption
 
 __all__ = ("doctor",)
 
 
 @reported
 def doctor(
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./mineru.toml.")] = None,
+    config: ConfigOption = None,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Whose disk to look at.")] = Path(
         "output"
     ),

@@ -24,10 +24,10 @@ from mineru_engine.options import ParseOptions
 from mineru_engine.progress import Progress
 from mineru_engine.result import Attachment, Diagnostic, PageKind, ParseResult
 from mineru_engine.runtime.cancel import run_to_end
+from mineru_engine.vlm.retry import BUSY
 
 __all__ = ("RemoteServer",)
 
-_BUSY = (429, 502, 503, 504)
 _PATIENCE_S = 600.0  # of a server that is busy, or was there a moment ago
 _GREETING_S = 5.0  # of one that never answered
 _LONGEST_PAUSE_S = 30.0
@@ -128,7 +128,7 @@ class RemoteServer:
         began, pause = time.monotonic(), 0.5
         while True:
             answer, problem = await self._try(method, at, path, arguments)
-            if answer is not None and answer.status_code not in _BUSY:
+            if answer is not None and answer.status_code not in BUSY:
                 return answer
             if time.monotonic() - began > (_PATIENCE_S if self._met else _GREETING_S):
                 raise problem
@@ -149,7 +149,7 @@ class RemoteServer:
             return None, MineruError(gone, code=ErrorCode.ENGINE_UNAVAILABLE, hint="is it up? mineru serve")
         problem = _problem(answer, self._url)
         self._met = self._met or problem.code is not ErrorCode.ENGINE_UNAVAILABLE
-        if answer.status_code >= 400 and answer.status_code not in _BUSY:
+        if answer.status_code >= 400 and answer.status_code not in BUSY:
             raise problem
         return answer, problem
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mineru_cli.errors import EXIT_FAILED, UsageProblem, reported
+from mineru_cli.options import ConfigOption
 
 __all__ = ("EPILOG", "default_data_dir", "serve")
 
@@ -37,7 +38,7 @@ def serve(
         float, typer.Option(min=0, metavar="SECONDS", help="What running jobs get to end at shutdown.")
     ] = 30.0,
     log_format: Annotated[str, typer.Option(metavar="text|json", help="How the log on stderr is written.")] = "text",
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./mineru.toml.")] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Serve documents over HTTP: jobs, a web page at /, and the API of MinerU 3.x and 4.0."""
     _need_extra()

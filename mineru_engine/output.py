@@ -26,7 +26,7 @@ from mineru_engine.result import OutputFormat
 if TYPE_CHECKING:
     from mineru_engine.result import ParseResult
 
-__all__ = ("Staged", "check_place", "render", "save", "stage")
+__all__ = ("Staged", "check_place", "render", "safe_path", "save", "stage")
 
 FILE_NAMES = {
     OutputFormat.MD: "{}.md",
@@ -41,7 +41,7 @@ FILE_NAMES = {
 """Where each format goes, by the document's stem."""
 
 _REFERS_TO_IMAGES = {OutputFormat.MD, OutputFormat.JSON, OutputFormat.CONTENT_LIST, OutputFormat.LATEX}
-NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # errno of a full disk
+NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 """Numbers of the system's errors that mean a full disk."""
 
 
@@ -141,7 +141,7 @@ def stage(
     :param manifest: what is known of the input; the rest is filled in from the result.
     :raises OutputError: if the place exists (without ``overwrite``) or cannot be written; nothing is left.
     """
-    extra = {_safe_path(name): payload for name, payload in (extra_files or {}).items()}
+    extra = {safe_path(name): payload for name, payload in (extra_files or {}).items()}
     known = manifest or Manifest(name=result.name)
     check_place(target, overwrite=overwrite)
     with _translated(target):
@@ -164,7 +164,7 @@ def _files(result: ParseResult, stem: str, formats: Sequence[OutputFormat]) -> I
         yield FILE_NAMES[chosen].format(stem), render(result, chosen)
     if _REFERS_TO_IMAGES.intersection(formats):
         for name, payload in result.assets.items():
-            yield _safe_path(name), payload
+            yield safe_path(name), payload
     used: set[str] = set()
     for attachment in result.attachments:
         if attachment.result is None:
@@ -200,7 +200,11 @@ def _write(directory: Path, name: str, payload: bytes) -> FileRecord:
     return FileRecord(name, len(payload), sha256(payload).hexdigest())
 
 
-def _safe_path(name: str) -> str:
+def safe_path(name: str) -> str:
+    """A name that stays below the directory of a result.
+
+    :raises OptionError: if it would not, or is that of the manifest.
+    """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts or path.name == MANIFEST_NAME:
         raise OptionError(f"not a relative file name: {name!r}")

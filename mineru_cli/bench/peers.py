@@ -36,7 +36,7 @@ from mineru_cli.bench.report import (
     Run,
     Source,
 )
-from mineru_cli.bench.sampling import Sampler, Samples, Tree, Watched
+from mineru_cli.bench.sampling import Sampler, Samples, Watched
 from mineru_cli.bench.server_metrics import ServerMetrics
 from mineru_cli.bench.session import Hooks
 from mineru_cli.bench.source import git_state, package_root
@@ -47,6 +47,7 @@ from mineru_engine.errors import MineruError
 from mineru_engine.gpu import GpuProbe
 from mineru_engine.manifest import hash_file
 from mineru_engine.options import Engine, ParseOptions, Tier
+from mineru_engine.processes import Tree
 from mineru_engine.resident import needs_model
 from mineru_engine.runtime.registry import Lease
 from mineru_engine.settings import Settings

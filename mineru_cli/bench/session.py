@@ -19,7 +19,7 @@ from mineru_cli.bench.modes import Interrupted, Round, Stop, Target, order_of_ru
 from mineru_cli.bench.plan import Plan
 from mineru_cli.bench.report import Cancellation, DocumentSample, EngineIdentity, Mode, Report, Run
 from mineru_cli.bench.results import Results
-from mineru_cli.bench.sampling import Sampler, Tree, Watched
+from mineru_cli.bench.sampling import Sampler, Watched
 from mineru_cli.bench.server_metrics import ServerMetrics
 from mineru_cli.bench.source import describe_source
 from mineru_cli.bench.workload import BenchDocument
@@ -27,6 +27,7 @@ from mineru_engine import api
 from mineru_engine.errors import MineruError
 from mineru_engine.gpu import GpuProbe
 from mineru_engine.options import Engine, ParseOptions, Tier
+from mineru_engine.processes import Tree
 from mineru_engine.resident import needs_model
 from mineru_engine.runtime.registry import Lease
 from mineru_engine.settings import Settings

@@ -21,10 +21,11 @@ from mineru_engine.options import ParseOptions
 from mineru_engine.result import OutputFormat
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.server.copies import link_result, pack_result, unpack_result
+from mineru_engine.server.database import StoreError
 from mineru_engine.server.jobs import Job, JobFile, JobState
 from mineru_engine.server.shared_cache import SharedCache
 from mineru_engine.server.storage import Storage
-from mineru_engine.server.store import JobStore, StoreError
+from mineru_engine.server.store import JobStore
 from mineru_engine.settings import Settings
 from mineru_engine.versions import installed_versions
 
@@ -58,7 +59,7 @@ class ResultCache:
         """
         if self._ttl <= 0:
             return None
-        options = ParseOptions.create(**{**job.options, **({"pages": file.pages} if file.pages else {})})
+        options = ParseOptions.create(**job.options_of(file))
         formats = [OutputFormat(name) for name in job.formats]
         parts = [
             job.tenant,

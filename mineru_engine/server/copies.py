@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from io import BytesIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import orjson
 
 from mineru_engine.manifest import MANIFEST_NAME, Manifest, read_manifest
+from mineru_engine.output import safe_path
 
 __all__ = ("link_result", "pack_result", "unpack_result")
 
@@ -71,9 +72,7 @@ def unpack_result(payload: bytes, target: Path) -> dict[str, Any]:
         if manifest is None:
             raise ValueError("it has no manifest")
         for record in manifest.files:
-            path = PurePosixPath(record.path)
-            if path.is_absolute() or ".." in path.parts or "\\" in record.path:
-                raise ValueError("a file wants to leave its directory")
+            path = safe_path(record.path)
             content = archive.read(_FILES + record.path)
             if sha256(content).hexdigest() != record.sha256:
                 raise ValueError("a file is not what it was")

@@ -21,7 +21,7 @@ from mineru_engine.server.jobs import JobFile
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.storage import Storage
 
-__all__ = ("Upload", "check_type", "fields_of", "form_of", "json_of", "save_body", "uploads_of")
+__all__ = ("Upload", "check_type", "fields_of", "form_of", "json_of", "media_type", "save_body", "uploads_of")
 
 MAX_FIELDS = 100
 MAX_NAME = 255
@@ -93,14 +93,18 @@ def _copy(source: BinaryIO, target: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
+def media_type(request: Request) -> str:
+    """What a body is said to be, without parameters, in small letters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 @asynccontextmanager
 async def form_of(request: Request, max_files: int) -> AsyncIterator[FormData]:
     """A multipart or URL-encoded body.
 
     :raises RequestError: if it is neither, or has too many or too large parts.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+    if media_type(request) not in ("multipart/form-data", "application/x-www-form-urlencoded"):
         raise RequestError("the body must be multipart/form-data", status=415, param="content-type")
     # one file more than allowed, so that the refusal is ours; some clients name a language for each file
     async with request.form(

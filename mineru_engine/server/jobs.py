@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
 from uuid import uuid4
 
-__all__ = ("Job", "JobFile", "JobState", "new_job_id")
+__all__ = ("Job", "JobFile", "JobState", "iso", "new_job_id")
 
 
 class JobState(StrEnum):
@@ -105,6 +106,15 @@ class Job:
         """Pages to do, as far as known."""
         return sum(file.total for file in self.files)
 
+    @property
+    def complaints(self) -> str:
+        """What is wrong with its files, in one line; empty if nothing is."""
+        return "; ".join(f"{file.name}: {file.error['message']}" for file in self.files if file.error)
+
+    def options_of(self, file: JobFile) -> dict[str, Any]:
+        """Fields of ``ParseOptions`` for one of its files."""
+        return {**self.options, **({"pages": file.pages} if file.pages else {})}
+
     def outcome(self) -> JobState:
         """What the states of its files amount to, when all have ended."""
         states = {file.state for file in self.files}
@@ -130,6 +140,11 @@ class Job:
         """The inverse of :meth:`to_dict`."""
         files = [JobFile(**{**file, "state": JobState(file["state"])}) for file in values["files"]]
         return cls(**{**values, "files": files, "state": JobState(values["state"])})
+
+
+def iso(moment: float | None) -> str | None:
+    """A time, in seconds since 1970, as clients see it."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
 
 
 def new_job_id() -> str:

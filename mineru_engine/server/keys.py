@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from mineru_engine.errors import ErrorCode, MineruError, OptionError
-from mineru_engine.server.store import StoreError
+from mineru_engine.server.database import StoreError
 
 __all__ = ("FILE_NAME", "Key", "Keys", "TenantLimits")
 

@@ -37,8 +37,8 @@ class BodyLimit:
             return
         headers = dict(scope["headers"])
         is_text = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in _TEXT_KINDS
-        exchange = _Exchange(receive, send, min(self._max_bytes, _TEXT_BYTES) if is_text else self._max_bytes)
-        exchange.patience = self._patience
+        max_bytes = min(self._max_bytes, _TEXT_BYTES) if is_text else self._max_bytes
+        exchange = _Exchange(receive, send, max_bytes, self._patience)
         announced = headers.get(b"content-length", b"")
         try:
             if announced.isdigit() and int(announced[:20]) > exchange.max_bytes:
@@ -58,11 +58,11 @@ class BodyLimit:
 class _Exchange:
     """One request and its answer. Once the body is refused, what the application answers to that is dropped."""
 
-    def __init__(self, receive: Receive, send: Send, max_bytes: int) -> None:
+    def __init__(self, receive: Receive, send: Send, max_bytes: int, patience: float) -> None:
         self._receive = receive
         self._send = send
         self.max_bytes = max_bytes
-        self.patience = 0.0
+        self._patience = patience
         self.refusal: RequestError | None = None
         self._answered = False
         self._complete = False
@@ -81,7 +81,7 @@ class _Exchange:
         now = asyncio.get_running_loop().time()
         self._began = now if self._began is None else self._began
         try:
-            async with asyncio.timeout_at(self._began + self.patience + self._seen / _SLOWEST):
+            async with asyncio.timeout_at(self._began + self._patience + self._seen / _SLOWEST):
                 message = await self._receive()
         except TimeoutError:
             raise self._refuse("the request came too slowly", ErrorCode.DEADLINE_EXCEEDED, 408) from None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import psutil
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mineru_engine.gpu import GpuProbe
+from mineru_engine.processes import Tree
 from mineru_engine.server.jobs import Job, JobState
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Metrics",)
 
+_MIB = 1 << 20
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -68,17 +68,19 @@ class Metrics(Collector):
             *self._of_queue(counts),
             *self._of_cache(),
             *_of_engines([engine for engine in self._engines() if engine is not None]),
-            _gauge("mineru_memory_bytes", "Resident memory of the server and all its processes.", memory),
-            _gauge("mineru_disk_free_bytes", "Room left for jobs.", self._service.storage.free_bytes()),
+            GaugeMetricFamily("mineru_memory_bytes", "Resident memory of the server and all its processes.", memory),
+            GaugeMetricFamily("mineru_disk_free_bytes", "Room left for jobs.", self._service.storage.free_bytes()),
         ]
         if video is not None:
-            self._seen.append(_gauge("mineru_gpu_memory_bytes", "Memory of these processes on all GPUs.", video))
+            self._seen.append(
+                GaugeMetricFamily("mineru_gpu_memory_bytes", "Memory of these processes on all GPUs.", video)
+            )
         return generate_latest(self._registry)
 
     def _of_queue(self, counts: Mapping[JobState, int]) -> Iterator[Metric]:
         queue = self._service.queue
-        yield _gauge("mineru_queue_length", "Jobs that wait.", queue.waiting)
-        yield _gauge("mineru_jobs_running", "Jobs that run.", queue.running)
+        yield GaugeMetricFamily("mineru_queue_length", "Jobs that wait.", queue.waiting)
+        yield GaugeMetricFamily("mineru_jobs_running", "Jobs that run.", queue.running)
         jobs = GaugeMetricFamily("mineru_jobs", "Jobs that are kept.", labels=["state"])
         for state in JobState:
             jobs.add_metric([state], counts.get(state, 0))
@@ -95,8 +97,10 @@ class Metrics(Collector):
 
 
 def _of_engines(engines: list[EngineStatistics]) -> Iterator[Metric]:
-    yield _gauge("mineru_vlm_in_flight", "Requests at the vision-language model.", sum(e.in_flight for e in engines))
-    yield _gauge("mineru_vlm_queued", "Requests that wait for their turn.", sum(e.queued for e in engines))
+    yield GaugeMetricFamily(
+        "mineru_vlm_in_flight", "Requests at the vision-language model.", sum(e.in_flight for e in engines)
+    )
+    yield GaugeMetricFamily("mineru_vlm_queued", "Requests that wait for their turn.", sum(e.queued for e in engines))
     requests = CounterMetricFamily("mineru_vlm_requests", "Requests that have ended.", labels=["outcome"])
     for outcome in ("done", "failed", "cancelled"):
         requests.add_metric([outcome], sum(getattr(engine, outcome) for engine in engines))
@@ -107,18 +111,11 @@ def _of_engines(engines: list[EngineStatistics]) -> Iterator[Metric]:
     yield tokens
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value)
-
-
 def _memory() -> tuple[int, float | None]:
     """Bytes in memory, and on GPUs where the driver tells; of this process and all below it. Blocks."""
-    root = psutil.Process()
-    total, pids = 0, set()
-    for process in (root, *root.children(recursive=True)):
-        with contextlib.suppress(psutil.Error):
-            total += process.memory_info().rss
-            pids.add(process.pid)
+    tree = Tree()
+    tree.refresh()
+    memory = tree.look()
     with GpuProbe() as gpu:
-        video, _ = gpu.look(pids)
-    return total, None if video is None else video * (1 << 20)
+        video, _ = gpu.look(tree.pids())
+    return round((memory[0] if memory else 0.0) * _MIB), None if video is None else video * _MIB

@@ -22,6 +22,7 @@ from mineru_engine.server.mineru3_results import as_json, members
 from mineru_engine.server.native import TheCaller, TheService
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.results import archive, removal
+from mineru_engine.server.schemas import form_schema, request_body
 from mineru_engine.server.service import Service
 from mineru_engine.server.urls import check_server_url
 from mineru_engine.server.waiting import until_ended
@@ -34,13 +35,7 @@ router = APIRouter(tags=["MinerU 3.x"])
 PROTOCOL_VERSION = 2
 _CLEANUP_INTERVAL_S = 60
 
-_FORM = TaskForm.model_json_schema()
-_FORM["properties"] = {
-    "files": {"type": "array", "items": {"type": "string", "format": "binary"}, "description": "the documents"},
-    **_FORM["properties"],
-}
-_FORM["required"] = ["files"]
-_SUBMIT = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
+_SUBMIT = request_body({"multipart/form-data": form_schema(TaskForm)})
 
 
 @router.post("/tasks", status_code=202, summary="Submit a task", openapi_extra=_SUBMIT)
@@ -184,8 +179,7 @@ def _error(job: Job) -> str | None:
         return None
     if job.state is JobState.CANCELED:
         return "the task was cancelled"
-    told = [f"{file.name}: {file.error['message']}" for file in job.files if file.error]
-    return "; ".join(told) or (job.error["message"] if job.error else None)
+    return job.complaints or (job.error["message"] if job.error else None)
 
 
 def _failed(status: dict[str, Any]) -> JSONResponse:

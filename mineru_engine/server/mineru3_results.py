@@ -11,12 +11,11 @@ from typing import Any
 
 import orjson
 
-from mineru_engine.manifest import read_manifest
-from mineru_engine.output import FILE_NAMES
 from mineru_engine.result import OutputFormat
 from mineru_engine.server.jobs import Job, JobFile
 from mineru_engine.server.mineru3_form import TaskForm
 from mineru_engine.server.mineru3_json import content_list_v2, content_list_v3, middle_v3
+from mineru_engine.server.results import format_name, result_files
 from mineru_engine.server.storage import Storage
 
 __all__ = ("as_json", "members")
@@ -26,38 +25,35 @@ __all__ = ("as_json", "members")
 class _Result:
     """The files of one document."""
 
-    job: Job
     file: JobFile
     task: TaskForm
-    home: Path
-    paths: set[str]
+    paths: dict[str, Path]
 
     @classmethod
     def of(cls, storage: Storage, job: Job, file: JobFile, task: TaskForm) -> _Result:
-        home = storage.result(job, file)
-        manifest = read_manifest(home) if file.state.has_result else None
-        return cls(job, file, task, home, {record.path for record in manifest.files} if manifest else set())
+        return cls(file, task, result_files(storage, job, file))
 
     def read(self, name: str) -> bytes | None:
-        return (self.home / name).read_bytes() if name in self.paths else None
+        path = self.paths.get(name)
+        return path.read_bytes() if path else None
 
     def images(self) -> list[str]:
         return sorted(path for path in self.paths if path.startswith("images/"))
 
     def middle(self) -> dict[str, Any] | None:
         """docvortex's."""
-        content = self.read(FILE_NAMES[OutputFormat.JSON].format(self.file.stem))
+        content = self.read(format_name(self.file, OutputFormat.JSON))
         return None if content is None else orjson.loads(content)
 
     def artifacts(self) -> dict[str, bytes | None]:
         """What was asked for: key of a JSON result → content. The file of a ZIP ends in ``_SUFFIXES[key]``."""
-        stem, task, found = self.file.stem, self.task, dict[str, bytes | None]()
+        task, found = self.task, dict[str, bytes | None]()
         if task.return_md:
-            found["md_content"] = self.read(FILE_NAMES[OutputFormat.MD].format(stem))
+            found["md_content"] = self.read(format_name(self.file, OutputFormat.MD))
         if task.return_middle_json:
             found["middle_json"] = _dumped(self.middle_v3())
         if task.return_model_output:
-            found["model_output"] = self.read(f"{stem}_model.json")
+            found["model_output"] = self.read(f"{self.file.stem}_model.json")
         if task.return_content_list:
             found["content_list"] = self.content_list()
         return found
@@ -70,7 +66,7 @@ class _Result:
         return middle_v3(middle, "office" if native else self.task.family, self.task.start_page_id)
 
     def content_list(self) -> bytes | None:
-        content = self.read(FILE_NAMES[OutputFormat.CONTENT_LIST].format(self.file.stem))
+        content = self.read(format_name(self.file, OutputFormat.CONTENT_LIST))
         return None if content is None else _dumped(content_list_v3(orjson.loads(content), self.task.start_page_id))
 
 
@@ -91,7 +87,7 @@ def as_json(storage: Storage, job: Job, task: TaskForm) -> dict[str, dict[str, A
             key: None if content is None else content.decode() for key, content in result.artifacts().items()
         }
         if task.return_images:
-            entry["images"] = {Path(path).name: _data_uri(result.home / path) for path in result.images()}
+            entry["images"] = {Path(path).name: _data_uri(result.paths[path]) for path in result.images()}
         results[file.stem] = entry
     return results
 
@@ -110,7 +106,7 @@ def members(storage: Storage, job: Job, task: TaskForm) -> Iterator[tuple[str, b
             yield f"{at}/{file.stem}_content_list_v2.json", orjson.dumps(content_list_v2(legacy))
         if task.return_images:
             for path in result.images():
-                yield f"{at}/{path}", result.home / path
+                yield f"{at}/{path}", result.paths[path]
         if task.return_original_file:
             yield f"{at}/{file.stem}_origin{Path(file.stored).suffix}", storage.input(job, file)
 

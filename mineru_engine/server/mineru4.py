@@ -13,9 +13,10 @@ from fastapi import APIRouter
 from mineru_engine.errors import ErrorCode
 from mineru_engine.options import Tier
 from mineru_engine.server import mineru4_jobs, mineru4_tasks, mineru4_uploads
+from mineru_engine.server.jobs import iso
 from mineru_engine.server.mineru4_jobs import access_level, tier_name
 from mineru_engine.server.mineru4_results import FORMATS
-from mineru_engine.server.mineru4_route import V1Error, V1Route, iso
+from mineru_engine.server.mineru4_route import V1Error, V1Route
 from mineru_engine.server.native import TheCaller, TheService
 from mineru_engine.version import __version__
 

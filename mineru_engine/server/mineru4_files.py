@@ -13,22 +13,19 @@ next upload is made and at every start.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
+from mineru_engine.server.database import Database
 from mineru_engine.server.storage import Storage
-from mineru_engine.server.store import StoreError
 
 __all__ = ("FileStore", "StoredFile", "StoredUpload", "new_id")
 
-T = TypeVar("T")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, name TEXT NOT NULL,
@@ -111,16 +108,15 @@ class FileStore:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._blobs = storage.root / "files"
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mineru-files")
-        self._connection: sqlite3.Connection
+        self._database = Database(storage.root / "files.sqlite3", "file")
+        self._run = self._database.run
 
     async def __aenter__(self) -> Self:
-        await self._run(self._open)
+        await self._database.open(self._prepare)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._run(lambda: self._connection.close())
-        self._thread.shutdown()
+        await self._database.close()
 
     def path(self, file: StoredFile) -> Path:
         """Where a file lies."""
@@ -231,18 +227,12 @@ class FileStore:
 
         return await self._run(work)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as exc:
-            raise StoreError(f"the file database: {exc}") from exc
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        return self._database.connection
 
-    def _open(self) -> None:
+    def _prepare(self) -> None:
         self._blobs.mkdir(mode=0o700, exist_ok=True)
-        path = self._storage.root / "files.sqlite3"
-        self._connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(f"BEGIN;{_TABLES}COMMIT;")
         self._sweep()
 

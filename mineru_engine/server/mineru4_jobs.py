@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,13 +21,14 @@ from mineru_engine.options import OcrMode, ParseOptions, Tier
 from mineru_engine.pages import check_pages
 from mineru_engine.server.access import LOCAL
 from mineru_engine.server.intake import Upload, check_type
-from mineru_engine.server.jobs import Job, JobFile, JobState
+from mineru_engine.server.jobs import Job, JobFile, JobState, iso
 from mineru_engine.server.mineru4_files import FileStore, new_id
 from mineru_engine.server.mineru4_results import FORMATS, job_formats, outputs
-from mineru_engine.server.mineru4_route import V1Error, V1Route, body_of, iso, json_schema
+from mineru_engine.server.mineru4_route import V1Error, V1Route, body_of
 from mineru_engine.server.mineru4_uploads import TheFiles, find_file
-from mineru_engine.server.native import TheCaller, TheService
+from mineru_engine.server.native import TheCaller, TheJob, TheService
 from mineru_engine.server.problems import RequestError
+from mineru_engine.server.schemas import json_schema, request_body
 from mineru_engine.server.service import Service
 from mineru_engine.server.urls import fetch_all
 from mineru_engine.version import __version__
@@ -105,20 +106,11 @@ class Wanted(BaseModel):
         return {**tier, "ocr_mode": str(self.ocr_mode)}
 
 
-async def _job(job_id: str, service: TheService, caller: TheCaller) -> Job:
-    return await service.find(job_id, caller.tenant)
-
-
-TheJob = Annotated[Job, Depends(_job)]
-
-
 @router.post(
     "",
     status_code=202,
     summary="Create a job",
-    openapi_extra={
-        "requestBody": {"required": True, "content": {"application/json": {"schema": json_schema(JobBody)}}}
-    },
+    openapi_extra=request_body({"application/json": json_schema(JobBody)}),
 )
 async def create(request: Request, service: TheService, files: TheFiles, caller: TheCaller) -> JSONResponse:
     """Documents are named by ``file_id`` or URL, or sent along if they are small."""
@@ -224,15 +216,14 @@ async def list_jobs(
     created_after: datetime | None = None,
 ) -> dict[str, Any]:
     """The caller's jobs, also those of the other APIs."""
-    found = await service.store.page(
+    page, more = await service.page(
         caller.tenant,
+        limit,
         states=_states(status),
-        limit=limit + 1,
         after=after,
         oldest_first=order == "asc",
         since=created_after.timestamp() if created_after else 0.0,
     )
-    page = [service.queue.live(job.id) or job for job in found[:limit]]
     return {
         "object": "list",
         "data": [
@@ -246,7 +237,7 @@ async def list_jobs(
         ],
         "first_id": page[0].id if page else None,
         "last_id": page[-1].id if page else None,
-        "has_more": len(found) > limit,
+        "has_more": more,
     }
 
 

@@ -12,13 +12,11 @@ from uuid import uuid4
 import orjson
 
 from mineru_engine.errors import MineruError
-from mineru_engine.manifest import read_manifest
-from mineru_engine.output import FILE_NAMES
 from mineru_engine.result import OutputFormat
 from mineru_engine.server.jobs import Job, JobFile
 from mineru_engine.server.mineru4_files import FileStore, StoredFile
 from mineru_engine.server.mineru4_uploads import file_expiry
-from mineru_engine.server.results import archive, result_path
+from mineru_engine.server.results import archive, format_name, result_files, result_path
 from mineru_engine.server.service import DEFAULT_FORMATS, Service
 from mineru_engine.server.storage import Storage
 
@@ -105,10 +103,13 @@ def path_of(storage: Storage, job: Job, index: int, name: str) -> Path:
     """
     file = job.files[index]
     if name in _RESULTS:
-        return result_path(storage, job, file, FILE_NAMES[_RESULTS[name]].format(file.stem))
+        return result_path(storage, job, file, format_name(file, _RESULTS[name]))
     target = storage.output(job).parent / "exports" / f"{index:04}{_ENDINGS[name]}"
     if not target.exists():
-        made = _zip(storage, job, file) if name == "zip" else _temporary(storage, _structured(storage, job, file))
+        if name == "zip":
+            made = archive(storage, _members(storage, job, file))
+        else:
+            made = _temporary(storage, _structured(storage, job, file))
         try:
             target.parent.mkdir(exist_ok=True)
             made.replace(target)
@@ -121,7 +122,7 @@ def _structured(storage: Storage, job: Job, file: JobFile) -> bytes:
     from docvortex.codecs.json import load_middle
     from docvortex.render import render_structured_content
 
-    middle = orjson.loads(result_path(storage, job, file, FILE_NAMES[OutputFormat.JSON].format(file.stem)).read_bytes())
+    middle = orjson.loads(result_path(storage, job, file, format_name(file, OutputFormat.JSON)).read_bytes())
     return orjson.dumps(render_structured_content(load_middle(middle)))
 
 
@@ -131,20 +132,13 @@ def _temporary(storage: Storage, content: bytes) -> Path:
     return path
 
 
-def _zip(storage: Storage, job: Job, file: JobFile) -> Path:
-    return archive(storage, _members(storage, job, file))
-
-
 def _members(storage: Storage, job: Job, file: JobFile) -> Iterator[tuple[str, bytes | Path]]:
     """A document's ZIP: fixed names at its root, and the pictures where Markdown and JSON name them."""
-    yield "markdown.md", result_path(storage, job, file, FILE_NAMES[OutputFormat.MD].format(file.stem))
-    yield "middle_json.json", result_path(storage, job, file, FILE_NAMES[OutputFormat.JSON].format(file.stem))
+    yield "markdown.md", result_path(storage, job, file, format_name(file, OutputFormat.MD))
+    yield "middle_json.json", result_path(storage, job, file, format_name(file, OutputFormat.JSON))
     yield "structured_content.json", _structured(storage, job, file)
     yield "model_output.json", result_path(storage, job, file, f"{file.stem}_model.json")
-    manifest = read_manifest(storage.result(job, file))
-    for record in manifest.files if manifest else ():
-        if record.path.startswith("images/"):
-            yield record.path, storage.result(job, file) / record.path
+    yield from ((name, path) for name, path in result_files(storage, job, file).items() if name.startswith("images/"))
 
 
 def all_in_one_zip(storage: Storage, job: Job) -> Path:

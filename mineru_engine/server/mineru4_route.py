@@ -1,9 +1,8 @@
-"""What the routes of MinerU 4.0's V1 have in common: the names of errors, JSON bodies, times."""
+"""What the routes of MinerU 4.0's V1 have in common: the names of errors, and JSON bodies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -15,7 +14,7 @@ from mineru_engine.errors import ErrorCode, MineruError
 from mineru_engine.server.intake import json_of
 from mineru_engine.server.problems import RequestError, answer
 
-__all__ = ("V1Error", "V1Route", "body_of", "iso", "json_schema")
+__all__ = ("V1Error", "V1Route", "body_of")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -74,26 +73,3 @@ async def body_of(request: Request, model: type[M], max_bytes: int) -> M:
         if error["type"].startswith("union_tag"):
             raise V1Error("unsupported_source", error["msg"], param="files") from None
         raise _invalid({"loc": error["loc"], "msg": error["msg"]}) from None
-
-
-def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A model's schema in one piece, to be put into an OpenAPI document."""
-    schema = model.model_json_schema()
-    parts = schema.pop("$defs", {})
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, list):
-            return [whole(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if "$ref" in value:
-            return whole(parts[value["$ref"].rpartition("/")[2]])
-        return {key: whole(item) for key, item in value.items() if key != "discriminator"}
-
-    resolved: dict[str, Any] = whole(schema)
-    return resolved
-
-
-def iso(moment: float | None) -> str | None:
-    """A time, in seconds since 1970, as 4.0 writes those of jobs."""
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")

@@ -11,17 +11,18 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from mineru_engine.errors import ErrorCode
 from mineru_engine.options import OcrMode
-from mineru_engine.server.intake import Upload, fields_of, form_of, save_body, uploads_of
+from mineru_engine.server.intake import Upload, fields_of, form_of, media_type, save_body, uploads_of
 from mineru_engine.server.jobs import Job, JobState
 from mineru_engine.server.mineru4_files import FileStore
-from mineru_engine.server.mineru4_jobs import JobBody, TheJob, Wanted, asked_formats, end, job_view, read_job, take
+from mineru_engine.server.mineru4_jobs import JobBody, Wanted, asked_formats, end, job_view, read_job, take
 from mineru_engine.server.mineru4_jobs import submit as submit_job
 from mineru_engine.server.mineru4_results import all_in_one_zip, contents
-from mineru_engine.server.mineru4_route import V1Error, V1Route, json_schema
+from mineru_engine.server.mineru4_route import V1Error, V1Route
 from mineru_engine.server.mineru4_uploads import TheFiles
-from mineru_engine.server.native import TheCaller, TheService
+from mineru_engine.server.native import TheCaller, TheJob, TheService
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.results import removal
+from mineru_engine.server.schemas import BINARY, json_schema, request_body
 from mineru_engine.server.service import Service
 from mineru_engine.server.waiting import until_ended
 
@@ -31,24 +32,18 @@ router = APIRouter(prefix="/v1", tags=["MinerU 4.0"], route_class=V1Route)
 
 ResponseFormat = Literal["json", "zip"]
 
-_BINARY = {"type": "string", "format": "binary"}
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {"files": {"type": "array", "items": _BINARY}},
-                    "required": ["files"],
-                    "additionalProperties": False,
-                }
-            },
-            "application/json": {"schema": json_schema(JobBody)},
-            "application/octet-stream": {"schema": _BINARY},
+_BODY = request_body(
+    {
+        "multipart/form-data": {
+            "type": "object",
+            "properties": {"files": {"type": "array", "items": BINARY}},
+            "required": ["files"],
+            "additionalProperties": False,
         },
+        "application/json": json_schema(JobBody),
+        "application/octet-stream": BINARY,
     }
-}
+)
 
 
 async def _asked(
@@ -130,7 +125,7 @@ async def _submit(
 async def _read(
     request: Request, service: Service, files: FileStore, tenant: str, query: dict[str, Any], upload: Upload
 ) -> tuple[Wanted, list[str | None]]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(request)
     if kind == "application/json":
         return await read_job(request, service, files, tenant, upload)
     if kind == "application/octet-stream":
@@ -192,8 +187,7 @@ async def _result(service: Service, files: FileStore, job: Job, response_format:
 def _refuse(job: Job) -> None:
     if job.state is JobState.CANCELED:
         raise V1Error("task_canceled", "the task was canceled", status=409)
-    told = [f"{file.name}: {file.error['message']}" for file in job.files if file.error]
-    raise RequestError("; ".join(told) or "the task failed", code=ErrorCode.RESULT_NOT_READY, status=409)
+    raise RequestError(job.complaints or "the task failed", code=ErrorCode.RESULT_NOT_READY, status=409)
 
 
 async def _view(service: Service, files: FileStore, job: Job) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mineru_engine.server.intake import save_body
 from mineru_engine.server.mineru4_files import FileStore, StoredFile, StoredUpload, new_id
-from mineru_engine.server.mineru4_route import V1Error, V1Route, body_of, json_schema
+from mineru_engine.server.mineru4_route import V1Error, V1Route, body_of
 from mineru_engine.server.native import TheCaller, TheService
 from mineru_engine.server.problems import RequestError
+from mineru_engine.server.schemas import BINARY, json_schema, request_body
 from mineru_engine.server.service import Service
 
 __all__ = ("TheFiles", "file_expiry", "file_view", "find_file", "router")
@@ -102,7 +103,7 @@ def file_expiry(service: Service, created: float) -> float | None:
 @router.post(
     "/uploads",
     summary="Announce a file",
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": json_schema(UploadRequest)}}}},
+    openapi_extra=request_body({"application/json": json_schema(UploadRequest)}, required=False),
 )
 async def create(request: Request, service: TheService, files: TheFiles, caller: TheCaller) -> dict[str, Any]:
     """Where to send it. If the caller has sent the same bytes before, that file is given at once."""
@@ -138,9 +139,7 @@ async def create(request: Request, service: TheService, files: TheFiles, caller:
 @router.put(
     "/uploads/{upload_id}/content",
     summary="Send a file",
-    openapi_extra={
-        "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-    },
+    openapi_extra=request_body({"application/octet-stream": BINARY}, required=False),
 )
 async def receive(request: Request, service: TheService, files: TheFiles, upload: TheUpload) -> Response:
     """The bytes, exactly as many as were announced. May be repeated until the upload is complete."""
@@ -169,7 +168,7 @@ async def _body(request: Request, stream: Any, upload: StoredUpload) -> tuple[in
 @router.post(
     "/uploads/{upload_id}/complete",
     summary="Make a file of an upload",
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": json_schema(Completion)}}}},
+    openapi_extra=request_body({"application/json": json_schema(Completion)}, required=False),
 )
 async def complete(request: Request, files: TheFiles, upload: TheUpload) -> dict[str, Any]:
     """The body is optional."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -20,10 +19,11 @@ from mineru_engine.nearest import did_you_mean
 from mineru_engine.options import OcrMode, Tier
 from mineru_engine.result import OutputFormat
 from mineru_engine.server.access import Caller, caller_of
-from mineru_engine.server.intake import Upload, fields_of, form_of, uploads_of
-from mineru_engine.server.jobs import Job, JobFile, JobState
+from mineru_engine.server.intake import Upload, fields_of, form_of, media_type, uploads_of
+from mineru_engine.server.jobs import Job, JobFile, JobState, iso
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.results import read_result, removal, result_path, zipped
+from mineru_engine.server.schemas import form_schema, json_schema, request_body, with_first
 from mineru_engine.server.service import DEFAULT_FORMATS, Service
 from mineru_engine.server.urls import check_server_url, fetch_all
 
@@ -98,20 +98,16 @@ async def _job(job_id: str, service: TheService, caller: TheCaller) -> Job:
 
 TheJob = Annotated[Job, Depends(_job)]
 
-_FORM = JobRequest.model_json_schema()
-_FORM["properties"] = {
-    "files": {"type": "array", "items": {"type": "string", "format": "binary"}, "description": "the documents"},
-    **_FORM["properties"],
-}
-_FORM["required"] = ["files"]
-_JSON = JobRequest.model_json_schema()
-_JSON["properties"] = {
-    "urls": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "where the documents are"},
-    **_JSON["properties"],
-}
-_JSON["required"] = ["urls"]
-_BODIES = {"multipart/form-data": {"schema": _FORM}, "application/json": {"schema": _JSON}}
-_CREATE = {"requestBody": {"required": True, "content": _BODIES}}
+_CREATE = request_body(
+    {
+        "multipart/form-data": form_schema(JobRequest),
+        "application/json": with_first(
+            json_schema(JobRequest),
+            "urls",
+            {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "where the documents are"},
+        ),
+    }
+)
 
 
 @router.post("", status_code=202, summary="Create a job", openapi_extra=_CREATE)
@@ -144,7 +140,7 @@ async def create(
 
 async def _read(request: Request, service: Service, upload: Upload) -> JobRequest:
     limit = service.settings.server.max_files
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+    if media_type(request) == "application/json":
         fields = await _read_json(request)
         urls = _urls(fields.pop("urls", None), limit)
         options = await _options(fields, service)
@@ -211,12 +207,11 @@ async def list_jobs(
     after: Annotated[str | None, Query(max_length=100, description="id of the last job of the page before")] = None,
 ) -> dict[str, Any]:
     """The caller's jobs."""
-    found = await service.store.page(caller.tenant, states=state, limit=limit + 1, after=after)
-    page = [service.queue.live(job.id) or job for job in found[:limit]]
+    page, more = await service.page(caller.tenant, limit, states=state, after=after)
     return {
         "object": "list",
         "data": [job_view(service, job) for job in page],
-        "has_more": len(found) > limit,
+        "has_more": more,
         "last_id": page[-1].id if page else None,
     }
 
@@ -323,9 +318,9 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "id": job.id,
         "object": "job",
         "state": job.state,
-        "created_at": _iso(job.created),
-        "started_at": _iso(job.started),
-        "finished_at": _iso(job.finished),
+        "created_at": iso(job.created),
+        "started_at": iso(job.started),
+        "finished_at": iso(job.finished),
         "queue_position": service.queue.position(job.id),
         "attempts": job.attempts,
         "options": job.options,
@@ -368,7 +363,3 @@ def _seconds_left(job: Job) -> float | None:
     if job.state is not JobState.RUNNING or job.started is None or not job.done:
         return None
     return round((time.time() - job.started) / job.done * (job.total - job.done), 1)
-
-
-def _iso(moment: float | None) -> str | None:
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")

@@ -33,7 +33,7 @@ async def ready(service: TheService) -> JSONResponse:
 def _obstacle(service: Service) -> str | None:
     if not service.queue.accepting:
         return "the server is shutting down"
-    if service.storage.free_bytes() < service.settings.server.min_free_mb << 20:
+    if not service.has_space:
         return "too little free disk space"
     if service.engine_problem is not None:
         return f"the engine did not start: {service.engine_problem.message}"

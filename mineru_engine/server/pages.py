@@ -14,6 +14,7 @@ from mineru_engine.server.jobs import Job, JobFile
 from mineru_engine.server.native import TheJob, TheService
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.service import Service
+from mineru_engine.server.waiting import gone
 
 __all__ = ("router",)
 
@@ -45,7 +46,7 @@ async def page_picture(
     if index >= len(job.files):
         raise RequestError(f"the job has no document {index}", code=ErrorCode.FILE_NOT_FOUND, param="index")
     drawing = asyncio.create_task(_draw(service, job, job.files[index], page - 1, width, image_format))
-    leaving = asyncio.create_task(_gone(request))
+    leaving = asyncio.create_task(gone(request))
     try:
         await asyncio.wait({drawing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not drawing.done():
@@ -75,9 +76,3 @@ async def _draw(
         raise RequestError(exc.message, code=ErrorCode.FILE_NOT_FOUND, param="page") from None
     except InputError as exc:
         raise RequestError(exc.message, code=exc.code, hint=exc.hint, status=422) from None
-
-
-async def _gone(request: Request) -> None:
-    """Returns when the client has closed the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -17,10 +17,11 @@ from typing import Any
 
 from mineru_engine.errors import ErrorCode, MineruError
 from mineru_engine.runtime.cancel import run_to_end
+from mineru_engine.server.database import StoreError
 from mineru_engine.server.jobs import Job, JobFile, JobState
 from mineru_engine.server.logs import current_job
 from mineru_engine.server.problems import told
-from mineru_engine.server.store import JobStore, StoreError
+from mineru_engine.server.store import JobStore
 
 __all__ = ("JobQueue", "QueueClosedError", "QueueFullError", "RunFile")
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mineru_engine.errors import ErrorCode
+from mineru_engine.server.database import StoreError
 from mineru_engine.server.jobs import Job
 from mineru_engine.server.keys import TenantLimits
 from mineru_engine.server.problems import RequestError
-from mineru_engine.server.store import StoreError
 
 __all__ = ("Quotas",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from starlette.background import BackgroundTask
@@ -18,7 +18,7 @@ from mineru_engine.server.jobs import Job, JobFile
 from mineru_engine.server.problems import RequestError
 from mineru_engine.server.storage import Storage
 
-__all__ = ("archive", "read_result", "removal", "result_path", "zipped")
+__all__ = ("archive", "format_name", "read_result", "removal", "result_files", "result_path", "zipped")
 
 
 def read_result(storage: Storage, job: Job, file: JobFile, chosen: OutputFormat) -> bytes:
@@ -32,33 +32,45 @@ def read_result(storage: Storage, job: Job, file: JobFile, chosen: OutputFormat)
             code=ErrorCode.FILE_NOT_FOUND,
             hint=f"it has {', '.join(job.formats)}",
         )
-    return result_path(storage, job, file, FILE_NAMES[chosen].format(file.stem)).read_bytes()
+    return result_path(storage, job, file, format_name(file, chosen)).read_bytes()
 
 
-def result_path(storage: Storage, job: Job, file: JobFile, name: str) -> Path:
-    """Where one file of a result lies; only what the result's manifest lists is given out.
+def format_name(file: JobFile, chosen: OutputFormat) -> str:
+    """What the file of a format is called in a document's result."""
+    return FILE_NAMES[chosen].format(file.stem)
 
-    :param name: relative to the result, as ``images/….jpg``.
-    :raises RequestError: if it is not there.
+
+def result_files(storage: Storage, job: Job, file: JobFile) -> dict[str, Path]:
+    """Name in a document's result, as ``images/….jpg`` → where that file lies; empty without a result.
+
+    Only what the result's manifest lists is given out.
     """
     home = storage.result(job, file)
     manifest = read_manifest(home) if file.state.has_result else None
-    if manifest is None or all(record.path != name for record in manifest.files):
+    return {record.path: home / record.path for record in manifest.files} if manifest else {}
+
+
+def result_path(storage: Storage, job: Job, file: JobFile, name: str) -> Path:
+    """Where one file of a result lies.
+
+    :raises RequestError: if it is not there.
+    """
+    path = result_files(storage, job, file).get(name)
+    if path is None:
         raise RequestError(f"{file.name} has no result file of that name", code=ErrorCode.FILE_NOT_FOUND)
-    return home / name
+    return path
 
 
 def zipped(storage: Storage, job: Job) -> Path:
     """A temporary ZIP of all results, ``<stem>/<file>``; see :func:`removal`."""
-    return archive(storage, _members(storage, job))
-
-
-def _members(storage: Storage, job: Job) -> Iterator[tuple[str, Path]]:
-    for file in job.files:
-        home = storage.result(job, file)
-        manifest = read_manifest(home) if file.state.has_result else None
-        for record in manifest.files if manifest else ():
-            yield f"{file.stem}/{record.path}", home / record.path
+    return archive(
+        storage,
+        (
+            (f"{file.stem}/{name}", path)
+            for file in job.files
+            for name, path in result_files(storage, job, file).items()
+        ),
+    )
 
 
 def archive(storage: Storage, members: Iterable[tuple[str, bytes | Path]]) -> Path:

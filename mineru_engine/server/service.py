@@ -119,6 +119,11 @@ class Service:
         self.quotas = Quotas(root / "usage.sqlite3", self.keys.limits, lambda tenant: self.queue.unfinished(tenant))
         stack.callback(self.quotas.close)
 
+    @property
+    def has_space(self) -> bool:
+        """Whether the disk has room for another job."""
+        return self.storage.free_bytes() >= self.settings.server.min_free_mb << 20
+
     async def drain(self, grace: float) -> None:
         """Take no more jobs and let those that run end, for at most so many seconds."""
         await self.queue.close(grace)
@@ -130,7 +135,7 @@ class Service:
         """
         self.queue.check()
         self.quotas.check(tenant)
-        if self.storage.free_bytes() < self.settings.server.min_free_mb << 20:
+        if not self.has_space:
             raise RequestError(
                 "the server has too little free disk space", code=ErrorCode.DISK_FULL, hint="tell whoever runs it"
             )
@@ -197,6 +202,14 @@ class Service:
         """The job that was made with an idempotency key. It is given again even when there is room for no other."""
         job = None if idempotency is None else await self.store.find(tenant, idempotency)
         return job and (self.queue.live(job.id) or job)
+
+    async def page(self, tenant: str, limit: int, **query: Any) -> tuple[list[Job], bool]:
+        """Some of a tenant's jobs, and whether there are more.
+
+        :param query: see :meth:`JobStore.page`.
+        """
+        found = await self.store.page(tenant, limit=limit + 1, **query)
+        return [self.queue.live(job.id) or job for job in found[:limit]], len(found) > limit
 
     async def find(self, job_id: str, tenant: str) -> Job:
         """A tenant's job.

@@ -1,26 +1,19 @@
-"""What must survive the process: all jobs, in SQLite.
-
-One connection on one thread of its own; the write-ahead log lets a killed server start again where it was. An answer
-that a job was accepted is given only after the job is on disk (``synchronous=FULL``).
-"""
+"""What must survive the process: all jobs, in SQLite (see :mod:`database`)."""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
-from mineru_engine.errors import ErrorCode, MineruError
+from mineru_engine.server.database import Database, StoreError
 from mineru_engine.server.jobs import Job, JobState
 
-__all__ = ("JobStore", "StoreError")
+__all__ = ("JobStore",)
 
-T = TypeVar("T")
 SCHEMA = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -45,13 +38,6 @@ CREATE INDEX IF NOT EXISTS results_job ON results (job);
 """
 
 
-class StoreError(MineruError):
-    """The job database cannot be read or written."""
-
-    code = ErrorCode.OUTPUT_NOT_WRITABLE
-    retryable = True
-
-
 class JobStore:
     """Jobs on disk.
 
@@ -59,21 +45,20 @@ class JobStore:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mineru-store")
-        self._connection: sqlite3.Connection
+        self._name = path.name
+        self._database = Database(path, "job")
+        self._run = self._database.run
 
     async def open(self) -> None:
         """Open or make the database.
 
         :raises StoreError: if it is damaged, or of a later version.
         """
-        await self._run(self._open)
+        await self._database.open(self._prepare)
 
     async def close(self) -> None:
         """Write everything and let go."""
-        await self._run(lambda: self._connection.close())
-        self._thread.shutdown()
+        await self._database.close()
 
     async def add(self, job: Job) -> Job:
         """Keep a new job.
@@ -160,21 +145,14 @@ class JobStore:
         """Forget a job."""
         await self._run(lambda: self._write("DELETE FROM jobs WHERE id=?", (job_id,)))
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as exc:
-            full = getattr(exc, "sqlite_errorname", "") == "SQLITE_FULL"
-            code = ErrorCode.DISK_FULL if full else ErrorCode.OUTPUT_NOT_WRITABLE
-            raise StoreError(f"the job database: {exc}", code=code) from exc
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        return self._database.connection
 
-    def _open(self) -> None:
-        self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=10, check_same_thread=False)
+    def _prepare(self) -> None:
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA:
-            raise StoreError(f"{self._path.name} was written by a later version (schema {version}, here {SCHEMA})")
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
+            raise StoreError(f"{self._name} was written by a later version (schema {version}, here {SCHEMA})")
         self._connection.execute("PRAGMA foreign_keys=ON")
         if version < SCHEMA:
             self._connection.executescript(f"BEGIN;{_TABLES}PRAGMA user_version={SCHEMA};COMMIT;")

@@ -1,33 +1,35 @@
-"""Waiting for a job inside a request."""
+"""Waiting inside a request, for as long as there is a client."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 
 from starlette.requests import Request
 
 from mineru_engine.server.jobs import Job
 from mineru_engine.server.service import Service
 
-__all__ = ("until_ended",)
-
-_LOOK_S = 0.5
+__all__ = ("gone", "until_ended")
 
 
-async def until_ended(request: Request, service: Service, job: Job, timeout_s: float = math.inf) -> Job:
+async def gone(request: Request) -> None:
+    """Returns when the client has closed the connection; only after its body was read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def until_ended(request: Request, service: Service, job: Job, timeout_s: float | None = None) -> Job:
     """The job once it has ended; as it is after ``timeout_s`` seconds, or when the server goes down.
 
     A client that goes away meanwhile cancels the job: nobody else knows of it.
     """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + timeout_s
-    waiting = loop.create_task(service.queue.wait(job.id))
+    waiting = asyncio.create_task(service.queue.wait(job.id))
+    leaving = asyncio.create_task(gone(request))
     try:
-        while not waiting.done() and (left := end - loop.time()) > 0:
-            await asyncio.wait({waiting}, timeout=min(left, _LOOK_S))
-            if not waiting.done() and await request.is_disconnected():
-                return await service.cancel(job)
+        await asyncio.wait({waiting, leaving}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if leaving.done() and not waiting.done():
+            return await service.cancel(job)
     finally:
         waiting.cancel()
+        leaving.cancel()
     return await service.find(job.id, job.tenant)

@@ -53,10 +53,7 @@ class Work:
         key = None if secrets else self._cache.key(job, file, self._settings)
         if key is not None and not job.origin.get("no_cache") and await self._cache.fetch(key, job, file):
             return
-        options = {**job.options, **secrets}
-        if file.pages:
-            options["pages"] = file.pages
-
+        options = {**job.options_of(file), **secrets}
         most = self._settings.server.max_pages
 
         def advance(progress: Progress) -> None:  # first called when the document is open and nothing is read yet

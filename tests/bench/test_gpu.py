@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 LOOK = r"""
 import json, os, subprocess, sys
 from mineru_engine import gpu
-from mineru_cli.bench.sampling import Tree
+from mineru_engine.processes import Tree
 
 {before}
 idle = "import sys; sys.stdin.read()"

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from mineru_cli.bench.sampling import LagProbe, Sample, Sampler, Samples, Tree, Watched, quantile
+from mineru_cli.bench.sampling import LagProbe, Sample, Sampler, Samples, Watched, quantile
 from mineru_engine.gpu import GpuProbe
+from mineru_engine.processes import Tree
 
 GPU = GpuProbe(served=True)
 MIB = 1 << 20

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from mineru_engine.errors import ErrorCode, MineruError
+from mineru_engine.server.database import StoreError
 from mineru_engine.server.jobs import Job, JobFile, JobState, new_job_id
 from mineru_engine.server.queue import JobQueue, QueueClosedError, QueueFullError
-from mineru_engine.server.store import JobStore, StoreError
+from mineru_engine.server.store import JobStore
 
 
 def a_job(*names: str, key: str | None = None) -> Job:
