@@ -30,15 +30,16 @@ class ImageSpool(Mapping[str, bytes]):
         self._finalizer = weakref.finalize(self, self._directory.cleanup)
 
     def take(self, blocks: list[dict[str, Any]]) -> None:
-        """Move the pictures of raw blocks to disk: ``image_base64`` becomes ``image_path``."""
+        """Move the pictures of raw blocks to disk: ``image_base64`` becomes ``image_path``.
+
+        What is no picture (of a box without pixels, or a lie of the document) goes; the block keeps its text.
+        """
         for block in blocks:
-            payload = block.get("image_base64")
-            if isinstance(payload, str) and payload.startswith(_PREFIX):
+            if (payload := block.pop("image_base64", None)) is not None:
                 try:
                     block["image_path"] = self.add(payload)
-                except ValueError:  # no picture: the document is to blame, the block keeps its text
+                except ValueError:
                     block["image_path"] = None
-                del block["image_base64"]
             children = block.get("content")
             if isinstance(children, list):
                 self.take([child for child in children if isinstance(child, dict)])
@@ -49,6 +50,8 @@ class ImageSpool(Mapping[str, bytes]):
         :raises ValueError: if it is no picture in base64.
         """
         head, _, body = data_uri.partition(",")
+        if not head.startswith(_PREFIX):
+            raise ValueError(f"not a data URI of a picture: {head[:40]!r}")
         kind = head.removeprefix(_PREFIX).split(";")[0].lower()
         if _KIND.fullmatch(kind) is None:  # it becomes a part of a file name
             raise ValueError(f"odd picture type {kind[:40]!r}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from mineru_engine.pdf.furniture import is_footer, is_footnote, is_header, is_page_number, is_reference
 from mineru_engine.pdf.layout import LayoutLabel, Region
-from mineru_engine.pdf.lines import Box, TextLine, covered, span_overlap, union
+from mineru_engine.pdf.lines import Box, TextLine, covered, pixel_box, span_overlap, union
 from mineru_engine.pdf.order import reading_order
 from mineru_engine.pdf.paragraphs import Paragraph, is_list_item, join_rows, split_paragraphs
 from mineru_engine.pdf.regions import Group, clean_regions, free_groups, group_lines, join_contents
@@ -263,7 +263,7 @@ def _raw(image: Image, item: _Item) -> RawBlock:
     block: RawBlock = {"type": item.type, "bbox": [round(value, 4) for value in item.bbox], "angle": 0}
     if item.paragraph is None:
         block["content"] = item.content
-        block["image_base64"] = crop_data_uri(image, item.bbox)
+        block["image_base64"] = _crop_data_uri(image, item.bbox)
         return block
     block["content"] = [{"type": "text", "content": item.paragraph.text}]
     block["lines"] = [{"bbox": [round(value, 4) for value in row.bbox]} for row in item.paragraph.rows]
@@ -272,18 +272,15 @@ def _raw(image: Image, item: _Item) -> RawBlock:
     return block
 
 
-def crop_data_uri(image: Image, box: Box) -> str:
-    """A part of the page as a JPEG data URI; empty where the box has no pixels."""
+def _crop_data_uri(image: Image, box: Box) -> str:
+    """A part of the page as a JPEG data URI."""
     import cv2
 
     height, width = image.shape[:2]
-    left, top = int(box[0] * width), int(box[1] * height)
-    right, bottom = min(width, round(box[2] * width)), min(height, round(box[3] * height))
-    if right - left < 2 or bottom - top < 2:
-        return ""
+    left, top, right, bottom = pixel_box(box, width, height)
     bgr = cv2.cvtColor(np.ascontiguousarray(image[top:bottom, left:right]), cv2.COLOR_RGB2BGR)
-    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
-    return f"data:image/jpeg;base64,{base64.b64encode(data.tobytes()).decode()}" if done else ""
+    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+    return f"data:image/jpeg;base64,{base64.b64encode(data.tobytes()).decode()}"
 
 
 def _with_lists(blocks: list[RawBlock]) -> list[RawBlock]:

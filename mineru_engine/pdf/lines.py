@@ -58,6 +58,13 @@ def overlap(first: Box, second: Box) -> float:
     )
 
 
+def pixel_box(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
+    """The pixels of a unit box in an image of `width` × `height`: at least one, all inside the image."""
+    left, top = (min(max(0, int(box[at] * size)), size - 1) for at, size in ((0, width), (1, height)))
+    right, bottom = max(left + 1, min(width, round(box[2] * width))), max(top + 1, min(height, round(box[3] * height)))
+    return left, top, right, bottom
+
+
 def covered(inner: Box, outer: Box) -> float:
     """Share 0..1 of `inner` that lies in `outer`."""
     size = area(inner)

@@ -16,7 +16,7 @@ from docvortex.geometry import normalize_quarter_turn_angle
 
 from mineru_engine.options import ImageFormat
 from mineru_engine.pdf.encode import encode_image, without_colour
-from mineru_engine.pdf.lines import area, covered
+from mineru_engine.pdf.lines import area, covered, pixel_box
 from mineru_engine.pdf.native import layer_lines
 from mineru_engine.pdf.paragraphs import Paragraph, join_rows
 from mineru_engine.pdf.pixels_image import PixelsImage, pixels_of
@@ -130,10 +130,10 @@ def _cut(
 
 
 def _picture(pixels: Pixels, box: Box, angle: int) -> str | None:
-    """A part of the page, upright, as a JPEG data URI; ``None`` where it has no pixels."""
+    """A part of the page, upright, as a JPEG data URI; ``None`` where it cannot be encoded."""
     height, width = pixels.shape[:2]
-    corners = (box[0] * width, box[1] * height, box[2] * width, box[3] * height)
-    picture: str | None = encode_crop_as_jpeg_data_uri(pixels, corners, normalize_quarter_turn_angle(angle))
+    upright = normalize_quarter_turn_angle(angle)
+    picture: str | None = encode_crop_as_jpeg_data_uri(pixels, pixel_box(box, width, height), upright)
     return picture or None
 
 
@@ -231,10 +231,8 @@ def _rescue(document: PageSource, page: int, blocks: list[RawBlock], *, fill: bo
 
 def _crop(pixels: Pixels, box: Box) -> Pixels:
     height, width = pixels.shape[:2]
-    left, top = int(box[0] * width), int(box[1] * height)
-    return np.ascontiguousarray(
-        pixels[top : max(top + 1, round(box[3] * height)), left : max(left + 1, round(box[2] * width))]
-    )
+    left, top, right, bottom = pixel_box(box, width, height)
+    return np.ascontiguousarray(pixels[top:bottom, left:right])
 
 
 def page_picture(source: dict[str, Any], page: int) -> list[RawBlock]:

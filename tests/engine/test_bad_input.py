@@ -26,6 +26,7 @@ from mineru_engine import (
     InputError,
     MineruError,
     NothingReadError,
+    OutputFormat,
     PageKind,
     ParseResult,
     Settings,
@@ -34,6 +35,7 @@ from mineru_engine import (
     parse,
     shutdown_cached_models,
 )
+from mineru_engine.output import render
 from mineru_engine.resident import runtime_for
 
 SHIPS = "Varna has seventeen ships"
@@ -429,6 +431,17 @@ def test_images_with_nothing_on_them(tmp_path: Path, size: tuple[int, int]) -> N
 
     data = make.image_bytes(Image.new("RGB", size, "white"), "PNG")
     assert text(write(tmp_path / "tiny.png", data), tier="basic") == ""
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 400), (400, 1), (3, 3)])
+@pytest.mark.parametrize("tier", ["basic", "xhigh"])
+def test_a_figure_of_a_pixel_is_rendered_in_every_format(tmp_path: Path, size: tuple[int, int], tier: str) -> None:
+    from PIL import Image
+
+    path = write(tmp_path / "dot.png", make.image_bytes(Image.new("RGB", size, (200, 3, 3)), "PNG"))
+    result = parse(path, tier=tier)
+    assert {chosen for chosen in OutputFormat if not render(result, chosen)} <= {OutputFormat.MD}
+    assert not result.assets or "images/" in result.markdown()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "GIF", "WEBP", "BMP"])

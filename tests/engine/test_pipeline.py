@@ -589,12 +589,15 @@ def test_the_spools_directory_goes_with_it(tmp_path: Path, monkeypatch: pytest.M
         "data:image/png;base64,@@@=a",
         "data:image/png;base64,a",
         "data:image/png",
+        "DATA:image/png;base64,aGk=",
+        "",
     ],
 )
 def test_hostile_data_uris_stay_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: str) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     spool = ImageSpool()
-    spool.take([{"type": "image", "image_base64": hostile}])
+    spool.take(blocks := [{"type": "image", "image_base64": hostile}])
+    assert "image_base64" not in blocks[0]
     for path in spool:
         assert path.count("/") == 1 and len(path) < 100
         assert isinstance(spool[path], bytes)

@@ -377,7 +377,7 @@ def test_names_landmarks_and_contrast(server: Running, browse: Callable[..., Any
     start(page, demo / "paper.pdf" if scheme == "light" else ("broken.pdf", b"%PDF-1.7\nno"))
     until_state(page, "completed" if scheme == "light" else "failed")
     if scheme == "light":
-        page.wait_for_selector("figure.loaded")
+        page.wait_for_selector("figure.loaded[data-page='1']")
         tree = page.locator("body").aria_snapshot()
         for line in ('region "Source"', 'region "Result"', 'tab "Rendered" [selected]', 'img "Page 1"', "heading"):
             assert line in tree
