@@ -75,8 +75,7 @@ def repetition(case: Case, number: int, repeats: int, documents: list[Path], dir
     both = [str(report.with_suffix(".base.json")), str(report)]
     compare = [*python, "compare", *both, "--json"]
     done = subprocess.run(compare, env=environment, cwd=directory, capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout)
-    return {"case": case.name, "number": number, "exit_code": done.returncode, **summary(found["comparisons"][0])}
+    return {"case": case.name, "number": number, "exit_code": done.returncode, **summary(json.loads(done.stdout))}
 
 
 def summary(comparison: dict[str, Any]) -> dict[str, Any]:

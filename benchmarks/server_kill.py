@@ -1,9 +1,10 @@
 """``kill -9`` at random moments: afterwards every job that was accepted has exactly one result, or says that it ran
-at two of them.
+at as many of them as ``server.max_attempts`` lets it.
 
 ::
 
     python -m benchmarks.server_kill --jobs 100 --kills 20
+    python -m benchmarks.server_kill --jobs 100 --kills 20 --max-attempts 21    # whatever was killed is done in the end
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class Report:
     :ivar lost: ids that were accepted and are not known any more.
     :ivar states: state → jobs.
     :ivar results_per_job: whole results of a job → jobs; those that were interrupted for good are not among them.
-    :ivar interrupted: jobs that ran at two of the kills, and say so.
+    :ivar interrupted: jobs that ran at so many of the kills, and say so.
     :ivar twice: idempotency keys that made more than one job.
     """
 
     jobs: int
     kills: int
+    max_attempts: int
     seconds: float
     lost: list[str]
     states: dict[str, int]
@@ -57,10 +59,12 @@ def run(
     kills: int,
     seed: int,
     every: tuple[float, float] = (1.0, 6.0),
+    max_attempts: int = 2,
 ) -> Report:
     """Send jobs while the server is killed and started again and again.
 
     :param every: shortest and longest life of a server, seconds.
+    :param max_attempts: what the server was told.
     """
     began, chance = time.monotonic(), random.Random(seed)
     accepted: dict[str, set[str]] = {}
@@ -74,7 +78,7 @@ def run(
         server.start()
     sender.join()
     with server.client() as client:
-        return _look(client, accepted, kills, began)
+        return _look(client, accepted, kills, began, max_attempts)
 
 
 def _send(server: Process, documents: Sequence[Path], jobs: int, accepted: dict[str, set[str]], pause: float) -> None:
@@ -92,7 +96,7 @@ def _send(server: Process, documents: Sequence[Path], jobs: int, accepted: dict[
             time.sleep(pause)
 
 
-def _look(client: Client, accepted: dict[str, set[str]], kills: int, began: float) -> Report:
+def _look(client: Client, accepted: dict[str, set[str]], kills: int, began: float, most: int) -> Report:
     lost: list[str] = []
     states, results, attempts, interrupted = Counter[str](), Counter[int](), Counter[int](), 0
     for job_id in [job_id for ids in accepted.values() for job_id in ids]:
@@ -102,13 +106,24 @@ def _look(client: Client, accepted: dict[str, set[str]], kills: int, began: floa
         job = client.ended(job_id)
         states[job["state"]] += 1
         attempts[job["attempts"]] += 1
-        if job["error"] and job["error"]["code"] == "job_interrupted" and job["attempts"] == 2:
+        if job["error"] and job["error"]["code"] == "job_interrupted" and job["attempts"] == most:
             interrupted += 1
         else:
             results[_results(client, job)] += 1
     twice = sum(len(ids) > 1 for ids in accepted.values())
     seconds = round(time.monotonic() - began, 1)
-    return Report(len(accepted), kills, seconds, lost, dict(states), dict(results), interrupted, dict(attempts), twice)
+    return Report(
+        len(accepted),
+        kills,
+        most,
+        seconds,
+        lost,
+        dict(states),
+        dict(results),
+        interrupted,
+        dict(sorted(attempts.items())),
+        twice,
+    )
 
 
 def _results(client: Client, job: dict[str, object]) -> int:
@@ -125,13 +140,23 @@ def main() -> None:
     parser = arguments(__doc__, jobs=100)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--every", type=float, nargs=2, default=(1.0, 6.0), metavar="SECONDS")
+    parser.add_argument("--max-attempts", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        server = Process(Path(place) / "data", "--concurrency", "2")
+        environ = {"MINERU_SERVER_MAX_ATTEMPTS": str(given.max_attempts)}
+        server = Process(Path(place) / "data", "--concurrency", "2", environ=environ)
         try:
             documents = [DEMO / "contract.pdf", DEMO / "paper.pdf"]
-            report = run(server, documents, jobs=given.jobs, kills=given.kills, seed=given.seed, every=given.every)
+            report = run(
+                server,
+                documents,
+                jobs=given.jobs,
+                kills=given.kills,
+                seed=given.seed,
+                every=given.every,
+                max_attempts=given.max_attempts,
+            )
         finally:
             server.stop()
     publish(report, given.output)

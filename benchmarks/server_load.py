@@ -3,25 +3,31 @@
 ::
 
     python -m benchmarks.server_load --clients 200 --jobs 1000
+    python -m benchmarks.server_load --clients 20 --minutes 30    # is its memory flat?
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import httpx
 import psutil
 
 from benchmarks._server import DEMO, arguments, publish
 from mineru_cli.bench.sampling import quantile
+from mineru_engine.processes import Tree
 from tests.server.serving import Process
 
 _POLL_S = 1.0
+_LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class Report:
     :ivar wrong: jobs that did not end as they should.
     :ivar twice: jobs that were begun more than once.
     :ivar get_ms: of ``GET /v1/jobs/{id}`` while the jobs ran.
+    :ivar server_mib: resident memory of the server's process, the median of each minute.
+    :ivar all_mib: of all its processes.
     """
 
     clients: int
@@ -45,14 +53,14 @@ class Report:
     resets: int
     gets: int
     get_ms: dict[str, float]
-    rss_mib: dict[str, float]
+    server_mib: list[float]
+    all_mib: list[float]
 
 
 class _Load:
-    def __init__(self, url: str, jobs: int) -> None:
-        self.url = url
+    def __init__(self, numbers: Iterator[int]) -> None:
         self.documents = [(DEMO / "contract.pdf").read_bytes(), (DEMO / "paper.pdf").read_bytes(), b"%PDF-1.7 nothing"]
-        self.left = iter(range(jobs))
+        self.left = numbers
         self.outcomes: Counter[str] = Counter()
         self.latencies: list[float] = []
         self.ids: set[str] = set()
@@ -104,15 +112,45 @@ class _Load:
             await asyncio.sleep(float(answer.headers["Retry-After"]))
 
 
-async def _run(server: Process, clients: int, jobs: int) -> Report:
+@dataclass
+class _Memory:
+    """Looks at the server's memory now and then."""
+
+    pid: int
+    server: list[float] = field(default_factory=list)
+    all: list[float] = field(default_factory=list)
+
+    async def watch(self) -> None:
+        process = psutil.Process(self.pid)
+        tree = Tree(process)
+        while True:
+            tree.refresh()
+            if (found := tree.look()) is not None:
+                self.server.append(process.memory_info().rss / (1 << 20))
+                self.all.append(found[0])
+            await asyncio.sleep(_LOOK_S)
+
+    @staticmethod
+    def by_minute(values: list[float]) -> list[float]:
+        looks = round(60 / _LOOK_S)
+        return [round(median(values[at : at + looks]), 1) for at in range(0, len(values), looks)]
+
+
+def _until(end: float) -> Iterator[int]:
+    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
+
+
+async def _run(server: Process, clients: int, jobs: int, minutes: float) -> Report:
     assert server.process is not None
-    process = psutil.Process(server.process.pid)
-    load = _Load(server.url, jobs)
-    before, began = process.memory_info().rss, time.monotonic()
+    began = time.monotonic()
+    load = _Load(_until(began + 60 * minutes) if minutes else iter(range(jobs)))
+    memory = _Memory(server.process.pid)
+    watching = asyncio.create_task(memory.watch())
     limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients, keepalive_expiry=3)
     async with httpx.AsyncClient(base_url=server.url, limits=limits, timeout=60, trust_env=False) as client:
         await asyncio.gather(*(load.client(client) for _ in range(clients)))
         seconds = time.monotonic() - began
+        watching.cancel()
         known = set()
         page = {"has_more": True, "last_id": None}
         while page["has_more"]:
@@ -122,7 +160,7 @@ async def _run(server: Process, clients: int, jobs: int) -> Report:
     ordered = sorted(load.latencies)
     return Report(
         clients=clients,
-        jobs=jobs,
+        jobs=len(load.ids),
         seconds=round(seconds, 1),
         outcomes=dict(load.outcomes),
         wrong=load.wrong,
@@ -132,7 +170,8 @@ async def _run(server: Process, clients: int, jobs: int) -> Report:
         resets=load.resets,
         gets=len(ordered),
         get_ms={f"p{share:g}": round(quantile(ordered, share / 100), 1) for share in (50, 95, 99, 100)},
-        rss_mib={"start": round(before / (1 << 20), 1), "end": round(process.memory_info().rss / (1 << 20), 1)},
+        server_mib=memory.by_minute(memory.server),
+        all_mib=memory.by_minute(memory.all),
     )
 
 
@@ -140,11 +179,12 @@ def main() -> None:
     """The command."""
     parser = arguments(__doc__, jobs=1000)
     parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=0, help="go on for so long, however many jobs that is")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         server = Process(Path(place) / "data", "--concurrency", "2").start()
         try:
-            report = asyncio.run(_run(server, given.clients, given.jobs))
+            report = asyncio.run(_run(server, given.clients, given.jobs, given.minutes))
         finally:
             server.stop()
     publish(report, given.output)

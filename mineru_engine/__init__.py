@@ -25,6 +25,7 @@ from mineru_engine.errors import (
     WorkerDeadlineError,
     WorkerError,
 )
+from mineru_engine.exchange import Exchange
 from mineru_engine.options import Engine, OcrMode, ParseOptions, Tier
 from mineru_engine.progress import Progress
 from mineru_engine.result import Attachment, Diagnostic, OutputFormat, PageKind, ParseResult, ParseStatus
@@ -45,6 +46,7 @@ __all__ = (
     "EngineRequestError",
     "EngineUnavailableError",
     "ErrorCode",
+    "Exchange",
     "InputError",
     "Lease",
     "MineruError",

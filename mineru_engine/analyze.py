@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from mineru_engine.errors import (
     WorkerCrashedError,
     WorkerDeadlineError,
 )
+from mineru_engine.exchange import ExchangeCallback
 from mineru_engine.options import Engine, ParseOptions, Tier
 from mineru_engine.pdf.continuity import join_pages
 from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading
@@ -145,6 +146,7 @@ async def analyze_source(
     options: ParseOptions,
     settings: Settings,
     on_progress: ProgressCallback | None = None,
+    on_exchange: ExchangeCallback | None = None,
 ) -> Analysis:
     """Read one file on the runtime's loop.
 
@@ -152,7 +154,7 @@ async def analyze_source(
     """
     try:
         async with asyncio.timeout(options.timeout_s):
-            return await _DocumentReader(resources, source, options, settings, on_progress).read()
+            return await _DocumentReader(resources, source, options, settings, on_progress, on_exchange).read()
     except MineruError as exc:
         exc.document = exc.document or source.name
         raise
@@ -172,6 +174,7 @@ class _DocumentReader:
         options: ParseOptions,
         settings: Settings,
         on_progress: ProgressCallback | None,
+        on_exchange: ExchangeCallback | None,
     ) -> None:
         self._resources = resources
         self._pool = resources.pool
@@ -179,6 +182,7 @@ class _DocumentReader:
         self._options = options
         self._settings = settings
         self._on_progress = on_progress
+        self._on_exchange = on_exchange and (lambda told: on_exchange(replace(told, document=source.name)))
         self._tier = options.effective_tier(settings.model.vlm)
         self._model = ""
         self._images = ImageSpool()
@@ -274,7 +278,7 @@ class _DocumentReader:
         if self._settings.enhance.active:
             from mineru_engine.enhance import enhance
 
-            await enhance(blocks, pages, self._settings.enhance, self._note)
+            await enhance(blocks, pages, self._settings.enhance, self._note, self._on_exchange)
         index_map = [] if len(pages) == facts["page_count"] else pages
         kinds = {reading.index: reading.kind for reading in readings}
         extensions = {"docvortex_layout": layout_extension(readings)}
@@ -319,6 +323,7 @@ class _DocumentReader:
             on_page=self._page_done,
             engine=engine,
             vision=vision,
+            on_exchange=self._on_exchange,
             take_pictures=self._images.take,
         )
 

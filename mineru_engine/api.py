@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from mineru_engine.analyze import SourceFile, analyze_source
 from mineru_engine.attachments import MAX_DEPTH, read_attachments
 from mineru_engine.errors import ErrorCode, InputError, OptionError
+from mineru_engine.exchange import ExchangeCallback
 from mineru_engine.options import ImageFormat, ParseOptions
 from mineru_engine.progress import ProgressCallback
 from mineru_engine.resident import needs_model, runtime_for
@@ -37,6 +38,7 @@ def parse(
     *,
     settings: Settings | None = None,
     on_progress: ProgressCallback | None = None,
+    on_exchange: ExchangeCallback | None = None,
     lease: Lease | None = None,
     **options: Any,
 ) -> ParseResult:
@@ -45,6 +47,7 @@ def parse(
     Works from any thread, from a plain script without a main guard, and beside a running loop.
 
     :param settings: instead of those of the configuration file and the environment.
+    :param on_exchange: hears what a model is asked and what it answers.
     :param lease: an application's hold on the models; default the process's.
     :param options: fields of :class:`~mineru_engine.options.ParseOptions`: ``tier``, ``ocr_mode``, ``pages``,
         ``password``, ``timeout_s`` …
@@ -52,7 +55,7 @@ def parse(
     """
     chosen, effective = ParseOptions.create(**options), settings or Settings.load()
     runtime = runtime_for(effective, chosen, lease)
-    return runtime.run(lambda resources: _parse(resources, Path(path), chosen, effective, on_progress))
+    return runtime.run(lambda resources: _parse(resources, Path(path), chosen, effective, on_progress, on_exchange))
 
 
 async def parse_async(
@@ -60,13 +63,16 @@ async def parse_async(
     *,
     settings: Settings | None = None,
     on_progress: ProgressCallback | None = None,
+    on_exchange: ExchangeCallback | None = None,
     lease: Lease | None = None,
     **options: Any,
 ) -> ParseResult:
     """:func:`parse` for any event loop. Cancelling stops the work and returns after its clean-up."""
     chosen, effective = ParseOptions.create(**options), settings or Settings.load()
     runtime = runtime_for(effective, chosen, lease)
-    return await runtime.arun(lambda resources: _parse(resources, Path(path), chosen, effective, on_progress))
+    return await runtime.arun(
+        lambda resources: _parse(resources, Path(path), chosen, effective, on_progress, on_exchange)
+    )
 
 
 def preload(*, settings: Settings | None = None, lease: Lease | None = None, **options: Any) -> EngineInfo | None:
@@ -157,16 +163,17 @@ async def _parse(
     options: ParseOptions,
     settings: Settings,
     on_progress: ProgressCallback | None,
+    on_exchange: ExchangeCallback | None,
     depth: int = 0,
 ) -> ParseResult:
     started = time.perf_counter()
     await asyncio.to_thread(_check_readable, path, settings.processing.max_file_mb)
     source = SourceFile(path, path.name)
-    analysis = await analyze_source(resources, source, options, settings, on_progress)
+    analysis = await analyze_source(resources, source, options, settings, on_progress, on_exchange)
     inner = options.model_copy(update={"pages": "", "password": None, "attachments": depth + 1 < MAX_DEPTH})
 
     def parse_inner(file: Path) -> Coroutine[Any, Any, ParseResult]:
-        return _parse(resources, file, inner, settings, None, depth + 1)
+        return _parse(resources, file, inner, settings, None, on_exchange, depth + 1)
 
     try:
         attachments = await read_attachments(

@@ -130,6 +130,9 @@ class ServerSettings(_Section):
 
     concurrency: int = Field(default=1, ge=1, description="jobs that run at once")
     queue_limit: int = Field(default=1000, ge=1, description="jobs that may wait; more are refused with 429")
+    max_attempts: int = Field(
+        default=2, ge=1, description="times that a job is begun: again, if the server died under it"
+    )
     max_files: int = Field(default=100, ge=1, description="documents in one job")
     max_request_mb: int = Field(default=512, ge=1, description="largest request body, MiB")
     max_pages: int = Field(default=0, ge=0, description="pages of one document; 0 for any number")
@@ -150,6 +153,9 @@ class ServerSettings(_Section):
     request_timeout: float = Field(default=30.0, gt=0, description="seconds that a client may dawdle over a request")
     audit: bool = Field(default=True, description="keep DATA/audit.jsonl: who had what parsed, and what came of it")
     audit_mb: int = Field(default=64, ge=1, description="size at which the audit log is rotated, MiB; 10 are kept")
+    audit_exchanges: bool = Field(
+        default=False, description="keep DATA/exchanges.jsonl: what a model was asked and what it answered"
+    )
 
 
 class Settings(_Section):

@@ -11,6 +11,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from mineru_engine.errors import EngineRequestError
+from mineru_engine.exchange import ExchangeCallback, telling
 from mineru_engine.options import Engine
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.settings import EnhanceSettings
@@ -35,12 +36,16 @@ class LanguageModel:
     """Asks one model at one server.
 
     :param seconds: for one question, tries again included.
+    :param on_exchange: hears each question and its answer.
     """
 
-    def __init__(self, client: ServerClient, name: str, seconds: float) -> None:
+    def __init__(
+        self, client: ServerClient, name: str, seconds: float, on_exchange: ExchangeCallback | None = None
+    ) -> None:
         self._client = client
         self._name = name
         self._seconds = seconds
+        self._on_exchange = on_exchange
         self._json_mode = True  # until the server says that it knows no such thing
 
     async def ask(self, task: str, data: object, shape: type[Shape]) -> Shape:
@@ -55,8 +60,11 @@ class LanguageModel:
             {"role": "user", "content": f"<data>\n{text}\n</data>"},
         ]
         try:
-            async with _within(self._seconds, self._client):
-                answer = await self._complete(messages)
+            prompt = "\n\n".join(message["content"] for message in messages)
+            with telling(self._on_exchange, "enhance", prompt) as answered:
+                async with _within(self._seconds, self._client):
+                    answer = await self._complete(messages)
+                answered(answer)
             return shape.model_validate_json(answer[answer.find("{") : answer.rfind("}") + 1], strict=True)
         except BadAnswerError as exc:
             raise EngineRequestError(f"{self._client.base}: {self._client.quote(str(exc))}") from None
@@ -83,7 +91,9 @@ class LanguageModel:
 
 
 @asynccontextmanager
-async def language_model(settings: EnhanceSettings) -> AsyncIterator[LanguageModel]:
+async def language_model(
+    settings: EnhanceSettings, on_exchange: ExchangeCallback | None = None
+) -> AsyncIterator[LanguageModel]:
     """The model of these settings; its connections are closed at the end.
 
     :raises EngineError: if the address cannot be used, or no model is named and the server does not offer just one.
@@ -98,7 +108,7 @@ async def language_model(settings: EnhanceSettings) -> AsyncIterator[LanguageMod
     client = await asyncio.to_thread(ServerClient, config)  # it reads the machine's certificates
     try:
         name = settings.model or await _only_model(client, settings.timeout)
-        yield LanguageModel(client, name, settings.timeout)
+        yield LanguageModel(client, name, settings.timeout, on_exchange)
     finally:
         await run_to_end(client.aclose())
 

@@ -10,6 +10,7 @@ from mineru_engine.enhance.language_model import language_model
 from mineru_engine.enhance.tables import ask_joins, find_pairs
 from mineru_engine.enhance.titles import ask_levels, find_titles
 from mineru_engine.errors import EngineError, EngineUnavailableError
+from mineru_engine.exchange import ExchangeCallback
 from mineru_engine.settings import EnhanceSettings
 
 __all__ = ("enhance",)
@@ -22,6 +23,7 @@ async def enhance(
     numbers: Sequence[int],
     settings: EnhanceSettings,
     note: Callable[[str, str], None],
+    on_exchange: ExchangeCallback | None = None,
 ) -> None:
     """Improve a document in place with what a language model says about it. Never fails because of the model.
 
@@ -31,23 +33,29 @@ async def enhance(
     :param pages: the raw blocks of each page, in order.
     :param numbers: zero-based page index of each of them.
     :param note: takes the code and the message of a diagnostic.
+    :param on_exchange: hears each question and its answer.
     """
     if not settings.active:
         return
     try:
-        await _improve(pages, numbers, settings)
+        await _improve(pages, numbers, settings, on_exchange)
     except EngineError as exc:
         note("enhance_failed", f"title levels and tables stay as they were found: {exc.message}")
 
 
-async def _improve(pages: list[list[RawBlock]], numbers: Sequence[int], settings: EnhanceSettings) -> None:
+async def _improve(
+    pages: list[list[RawBlock]],
+    numbers: Sequence[int],
+    settings: EnhanceSettings,
+    on_exchange: ExchangeCallback | None,
+) -> None:
     if not settings.server_url:
         raise EngineUnavailableError("no server is set: MINERU_ENHANCE_SERVER_URL")
     titles = find_titles(pages, numbers) if settings.title_levels else []
     pairs = await asyncio.to_thread(find_pairs, pages, numbers) if settings.tables else []
     if not titles and not any(pair.question for pair in pairs):
         return
-    async with language_model(settings) as model:
+    async with language_model(settings, on_exchange) as model:
         levels = await ask_levels(model, titles)
         joins = await ask_joins(model, pairs)
     for title, level in zip(titles, levels, strict=True):

@@ -22,6 +22,7 @@ from mineru_engine.errors import (
     MineruError,
     RuntimeStateError,
 )
+from mineru_engine.exchange import telling
 from mineru_engine.options import Engine, ImageFormat, OcrMode
 from mineru_engine.pdf.pipeline import PageLimits, PageReader, PageReading, first_error
 from mineru_engine.result import PageKind
@@ -30,6 +31,7 @@ from mineru_engine.vlm.protocol import LAYOUT, request
 from mineru_engine.vlm.transport import EncodedImage
 
 if TYPE_CHECKING:
+    from mineru_engine.exchange import ExchangeCallback
     from mineru_engine.pdf.spec import SourceSpec
     from mineru_engine.vlm.engine import VlmEngine
     from mineru_engine.workers.pool import WorkerPool
@@ -64,6 +66,7 @@ class VisionOptions:
 class VisionReader(PageReader):
     """Reads the pages of one document with a model.
 
+    :param on_exchange: hears each question and its answer.
     :param take_pictures: moves the pictures of raw blocks out of memory.
     """
 
@@ -77,11 +80,13 @@ class VisionReader(PageReader):
         on_page: Callable[[PageReading], None],
         engine: VlmEngine,
         vision: VisionOptions,
+        on_exchange: ExchangeCallback | None,
         take_pictures: Callable[[list[RawBlock]], None],
     ) -> None:
         super().__init__(pool, source, limits, ocr_mode=ocr_mode, reads_images=True, on_page=on_page)
         self._engine = engine
         self._vision = vision
+        self._on_exchange = on_exchange
         self._take_pictures = take_pictures
         self._entrance = asyncio.Lock()
         self._inside = 0
@@ -249,7 +254,10 @@ class VisionReader(PageReader):
     async def _ask(self, index: int, question: str, image: EncodedImage) -> str:
         # Layouts before all else: blocks wait for them. What fills more of the page has more to say.
         length = math.inf if question == LAYOUT else float(len(image.data))
-        reply = await self._engine.ask(self._key, request(question, image), length)
+        asked = request(question, image)
+        with telling(self._on_exchange, question.strip("[]"), asked.prompt, index) as answered:
+            reply = await self._engine.ask(self._key, asked, length)
+            answered(reply.text)
         if reply.truncated:
             what = "layout" if question == LAYOUT else question
             self._note("vlm_answer_truncated", f"the model's answer ({what}) reached its length limit", index)

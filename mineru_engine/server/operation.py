@@ -6,7 +6,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from mineru_engine.runtime.runtime import RuntimeState
 from mineru_engine.server.native import TheService
 from mineru_engine.server.service import Service
 
@@ -35,10 +34,10 @@ def _obstacle(service: Service) -> str | None:
         return "the server is shutting down"
     if not service.has_space:
         return "too little free disk space"
-    if service.engine_problem is not None:
-        return f"the engine did not start: {service.engine_problem.message}"
     if service.engine_starting:
         return "the engine is starting"
-    if any(runtime.state is RuntimeState.DEAD for runtime in service.lease.runtimes()):
-        return "the engine is gone; the next job starts it anew"
+    # Whoever asks this keeps jobs away until the answer is yes, so no job would start the engine.
+    if service.engine_problem is not None:
+        service.start_engine()
+        return f"no engine: {service.engine_problem.message}"
     return None

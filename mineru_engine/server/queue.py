@@ -25,8 +25,6 @@ from mineru_engine.server.store import JobStore
 
 __all__ = ("JobQueue", "QueueClosedError", "QueueFullError", "RunFile")
 
-MAX_ATTEMPTS = 2
-
 RunFile = Callable[[Job, JobFile, Callable[[int, int], None]], Coroutine[Any, Any, None]]
 """Parses one document of a job and keeps its result; is told where to report (pages done, pages to do), which may be
 called from any thread. Fills in what it finds out about the file, but not its state, except ``PARTIAL``."""
@@ -68,6 +66,7 @@ class JobQueue:
     :param run_file: see :data:`RunFile`.
     :param concurrency: jobs that run at once; the files of one run in order.
     :param limit: jobs that may wait.
+    :param max_attempts: how often a job is begun, if the server dies under it.
     :param on_end: called with each job that has ended.
     """
 
@@ -78,12 +77,14 @@ class JobQueue:
         *,
         concurrency: int = 1,
         limit: int = 1000,
+        max_attempts: int = 2,
         on_end: Callable[[Job], None] = lambda job: None,
     ) -> None:
         self._store = store
         self._run_file = run_file
         self._concurrency = concurrency
         self._limit = limit
+        self._max_attempts = max_attempts
         self._on_end = on_end
         self._entries: dict[str, _Entry] = {}
         self._waiting: deque[_Entry] = deque()
@@ -113,9 +114,9 @@ class JobQueue:
         return len(self._waiting) + self._arriving < self._limit
 
     async def recover(self) -> None:
-        """Take up what a server before us left: what waited waits again, what ran starts again once."""
+        """Take up what a server before us left: what waited waits again, what ran starts again."""
         for job in await self._store.unfinished():
-            if job.state is JobState.RUNNING and job.attempts >= MAX_ATTEMPTS:
+            if job.state is JobState.RUNNING and job.attempts >= self._max_attempts:
                 await self._give_up(job)
                 continue
             if job.state is JobState.RUNNING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,8 +13,9 @@ from typing import Any, Self
 
 from mineru_engine.api import preload_async
 from mineru_engine.errors import ErrorCode, MineruError
-from mineru_engine.options import ParseOptions
+from mineru_engine.options import ParseOptions, Tier
 from mineru_engine.pages import check_pages
+from mineru_engine.resident import needs_model
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.registry import Lease
 from mineru_engine.server.access import current_caller
@@ -37,6 +39,8 @@ from mineru_engine.settings import Settings
 __all__ = ("Service",)
 
 DEFAULT_FORMATS = ("md", "json", "content-list")
+_ENGINE_PAUSE_S = 5.0
+_ENGINE_GONE = {ErrorCode.ENGINE_DEAD, ErrorCode.ENGINE_UNAVAILABLE}
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +70,9 @@ class Service:
         self.started = time.time()
         self.metrics = Metrics(self)
         self.engine_problem: MineruError | None = None
-        self.engine_starting = preload
+        self.engine_starting = False
+        self._engine_start: asyncio.Task[None] | None = None
+        self._engine_tried = -math.inf
         self._preload = preload
         self._stack = AsyncExitStack()
         self.lease: Lease
@@ -89,22 +95,23 @@ class Service:
             self.lease = await stack.enter_async_context(Lease("server"))
             self.tracing = Tracing.from_environment()
             stack.push_async_callback(asyncio.to_thread, self.tracing.close)
-            self.work = Work(self.settings, self.storage, self.lease, self.cache, self.tracing)
+            self.work = Work(self.settings, self.storage, self.lease, self.cache, self.tracing, self.audit)
             limits = self.settings.server
             self.queue = JobQueue(
                 self.store,
                 self.work,
                 concurrency=limits.concurrency,
                 limit=limits.queue_limit,
+                max_attempts=limits.max_attempts,
                 on_end=self._ended,
             )
             stack.push_async_callback(self.queue.close, 0.0)
             await self.queue.recover()
             retention = Retention(self.store, self.storage, limits)
             await stack.enter_async_context(retention)
+            stack.push_async_callback(self._stop_starting)
             if self._preload:
-                task = asyncio.create_task(self._start_engine())
-                stack.push_async_callback(_cancelled, task)
+                self.start_engine()
             self._stack = stack.pop_all()
         return self
 
@@ -114,7 +121,11 @@ class Service:
     def _open_access(self, stack: AsyncExitStack) -> None:
         root, limits = self.storage.root, self.settings.server
         self.keys = stack.enter_context(Keys(root / FILE_NAME))
-        self.audit = Audit(root / "audit.jsonl" if limits.audit else None, limits.audit_mb << 20)
+        self.audit = Audit(
+            root / "audit.jsonl" if limits.audit else None,
+            limits.audit_mb << 20,
+            exchanges=root / "exchanges.jsonl" if limits.audit_exchanges else None,
+        )
         stack.callback(self.audit.close)
         self.quotas = Quotas(root / "usage.sqlite3", self.keys.limits, lambda tenant: self.queue.unfinished(tenant))
         stack.callback(self.quotas.close)
@@ -233,14 +244,38 @@ class Service:
         await asyncio.to_thread(self.storage.delete, job.id)
         self.audit.deleted(job)
 
+    def start_engine(self) -> None:
+        """Bring the engine up in the background; nothing if that is being done or was tried a moment ago."""
+        if self.engine_starting or time.monotonic() - self._engine_tried < _ENGINE_PAUSE_S:
+            return
+        self.engine_starting = True
+        self._engine_start = asyncio.create_task(self._start_engine())
+
     async def _start_engine(self) -> None:
         try:
             await preload_async(settings=self.settings, lease=self.lease, **self.defaults)
+            self.engine_problem = None
         except MineruError as exc:
             self.engine_problem = exc
             _log.error("the engine did not start: %s", exc.message)
         finally:
-            self.engine_starting = False
+            self.engine_starting, self._engine_tried = False, time.monotonic()
+
+    def _judge_engine(self, job: Job) -> None:
+        """What an ended job tells of the engine that jobs without options of their own run on."""
+        own = ParseOptions.create(**self.defaults).effective_tier(self.settings.model.vlm)
+        if not needs_model(own) or "server_url" in job.options:
+            return
+        for file in job.files:
+            if file.error and file.error["code"] in _ENGINE_GONE:
+                self.engine_problem = MineruError(file.error["message"])
+            elif file.state.has_result and not file.cached and needs_model(Tier(file.tier)):
+                self.engine_problem = None
+
+    async def _stop_starting(self) -> None:
+        if self._engine_start is not None:
+            self._engine_start.cancel()
+            await asyncio.gather(self._engine_start, return_exceptions=True)
 
     def _ended(self, job: Job) -> None:
         self.work.secrets.pop(job.id, None)
@@ -248,6 +283,7 @@ class Service:
         self.tracing.ended(job)
         facts = {"state": job.state, "pages": job.done, "seconds": round((job.finished or 0) - job.created, 3)}
         _log.info("%s after %s s", job.state, facts["seconds"], extra={"job": job.id, "facts": facts})
+        self._judge_engine(job)
         self.quotas.ended(job)
         self.audit.ended(job)
         if job.state is JobState.CANCELED:
@@ -256,8 +292,3 @@ class Service:
     def _drop(self, job_id: str) -> None:
         self.work.secrets.pop(job_id, None)
         self.storage.delete(job_id)
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

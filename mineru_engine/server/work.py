@@ -15,6 +15,7 @@ from mineru_engine.progress import Progress
 from mineru_engine.result import ParseResult, ParseStatus
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.registry import Lease
+from mineru_engine.server.audit import Audit
 from mineru_engine.server.cache import ResultCache
 from mineru_engine.server.jobs import Job, JobFile, JobState
 from mineru_engine.server.storage import Storage
@@ -31,13 +32,14 @@ class Work:
     """What :class:`~mineru_engine.server.queue.JobQueue` calls for each document."""
 
     def __init__(
-        self, settings: Settings, storage: Storage, lease: Lease, cache: ResultCache, tracing: Tracing
+        self, settings: Settings, storage: Storage, lease: Lease, cache: ResultCache, tracing: Tracing, audit: Audit
     ) -> None:
         self._settings = settings
         self._storage = storage
         self._lease = lease
         self._cache = cache
         self._tracing = tracing
+        self._audit = audit
         self.secrets: Secrets = {}
 
     async def __call__(self, job: Job, file: JobFile, report: Callable[[int, int], None]) -> None:
@@ -71,6 +73,7 @@ class Work:
                 settings=without_stray_key(self._settings, options),
                 lease=lease,
                 on_progress=advance,
+                on_exchange=self._audit.exchanges_of(job, file),
                 **options,
             )
             await run_to_end(asyncio.to_thread(self._keep, job, file, result))  # nothing is written after a cancel

@@ -16,6 +16,7 @@ from raw_server import RawServer, Seen, reply
 
 from mineru_engine import ParseResult, Settings, parse_async
 from mineru_engine.enhance import enhance, titles
+from mineru_engine.exchange import Exchange
 from mineru_engine.protocol import Protocol
 from mineru_engine.settings import EnhanceSettings
 from mineru_engine.vlm import server_client
@@ -67,7 +68,9 @@ async def run(pages: list[list[Block]], numbers: list[int] | None = None, **sett
     def note(code: str, message: str) -> None:
         notes.append((code, message))
 
-    await enhance(pages, numbers or list(range(len(pages))), EnhanceSettings(**settings), note)
+    heard: list[Exchange] = []
+    await enhance(pages, numbers or list(range(len(pages))), EnhanceSettings(**settings), note, heard.append)
+    assert all(one.kind == "enhance" and (one.error is None) == (one.answer is not None) for one in heard)
     return notes
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 
 from mineru_engine import ParseResult, Settings, parse, parse_async, shutdown_cached_models
 from mineru_engine.errors import EngineDeadError, EngineRequestError, EngineUnavailableError, NothingReadError
+from mineru_engine.exchange import Exchange
 from mineru_engine.pdf.pipeline import PageReader
 from mineru_engine.result import PageKind
 from mineru_engine.runtime.budget import page_images
@@ -187,6 +188,18 @@ def test_a_formula_without_an_answer_stays_a_picture(demo: Path, model: Scripted
     assert "E = mc^2" not in result.markdown()
     assert "1 by picture" in result.diagnostics[-1].message
     assert result.markdown().count("](images/") == 2
+
+
+def test_a_caller_hears_what_was_asked_and_answered(demo: Path, model: ScriptedTransport) -> None:
+    heard: list[Exchange] = []
+    model.script = failing("Formula")
+    read(demo / "contract_scan.pdf", pages="2", on_exchange=heard.append)
+    assert sorted(one.prompt for one in heard) == sorted(request.prompt for request in model.seen)
+    assert {(one.document, one.page) for one in heard} == {("contract_scan.pdf", 1)}
+    (first, *_), failed = heard, [one for one in heard if one.answer is None]
+    assert first.kind == "layout" and first.answer is not None and "<|box_start|>" in first.answer
+    assert [(one.kind, one.error) for one in failed] == [("equation", "the server answered 500")]
+    assert all(one.error is None and one.seconds >= 0 for one in heard if one not in failed)
 
 
 def test_a_page_without_a_layout_falls_back_to_its_text_layer(demo: Path, model: ScriptedTransport) -> None:

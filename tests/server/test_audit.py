@@ -13,7 +13,7 @@ import pytest
 from mineru_engine.server.audit import Audit
 from mineru_engine.server.jobs import Job, JobFile
 from mineru_engine.server.keys import FILE_NAME, Keys
-from tests.server.serving import Running
+from tests.server.serving import Running, wait_until
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -54,6 +54,21 @@ def test_it_can_be_switched_off(serving: Callable[..., Running], small: Path, tm
     with serving({"server.audit": False}).client() as client:
         client.ended(client.create(small)["id"])
     assert not (tmp_path / "data" / "audit.jsonl").exists()
+
+
+def test_questions_and_answers_are_kept_if_wanted(serving: Callable[..., Running], demo: Path, tmp_path: Path) -> None:
+    log = tmp_path / "data" / "exchanges.jsonl"
+    with serving({"server.audit_exchanges": True}).client() as client:
+        job = client.ended(client.create(demo / "contract_scan.pdf", tier="xhigh", pages="1", ocr_mode="ocr")["id"])
+    wait_until(lambda: "合同标的" in log.read_text())  # another thread writes it
+    layout, *blocks = lines(log)
+    assert {line["job"] for line in (layout, *blocks)} == {job["id"]}
+    assert (layout["event"], layout["kind"], layout["page"], layout["error"]) == ("exchange", "layout", 0, None)
+    assert layout["sha256"] == sha256((demo / "contract_scan.pdf").read_bytes()).hexdigest()
+    assert "Layout" in layout["prompt"] and "<|box_start|>" in layout["answer"] and layout["seconds"] > 0
+    assert any("合同标的" in line["answer"] for line in blocks if line["answer"])
+    assert log.stat().st_mode & 0o077 == 0
+    assert "contract_scan" not in log.read_text()
 
 
 def job() -> Job:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,21 @@ def test_after_kills_every_accepted_job_has_one_end(serve: Callable[..., Process
     )
     assert (report.jobs, report.lost, report.twice) == (12, [], 0)
     assert report.results_per_job == {1: 12 - report.interrupted}
+
+
+def test_with_attempts_enough_whatever_was_killed_is_done_in_the_end(serve: Callable[..., Process], demo: Path) -> None:
+    from benchmarks.server_kill import run
+
+    report = run(
+        serve("--concurrency", "2", environ={"MINERU_SERVER_MAX_ATTEMPTS": "9"}),
+        [demo / "contract.pdf"],
+        jobs=6,
+        kills=4,
+        seed=2,
+        every=(0.1, 1.0),
+        max_attempts=9,
+    )
+    assert (report.states, report.results_per_job) == ({"completed": 6}, {1: 6})
 
 
 def test_the_second_crash_ends_the_job_that_ran_each_time(serve: Callable[..., Process], demo: Path) -> None:
@@ -113,6 +130,47 @@ def test_one_server_at_a_time_uses_a_directory(serve: Callable[..., Process], tm
     with pytest.raises(AssertionError, match="another server uses the data directory"):
         second.start()
     assert second.wait() == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a file system")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_disk_that_really_is_full(
+    serve: Callable[..., Process], small_disk: Path, small: Path, tmp_path: Path
+) -> None:
+    data, filler = tmp_path / "data", small_disk / "filler"
+    (small_disk / "data").mkdir()
+    data.symlink_to(small_disk / "data")  # the log, which is beside it, has room
+    server = serve(environ={"MINERU_SERVER_MIN_FREE_MB": "0"}).start()
+
+    def leave(free: int) -> None:
+        filler.write_bytes(bytes(max(0, shutil.disk_usage(small_disk).free + filler.stat().st_size - free)))
+
+    filler.touch()
+    formats = ["md", "json", "html", "docx", "pdf", "epub"]
+    with server.client() as client:
+        leave(100 << 10)  # for the upload, not for the results
+        failed = client.ended(client.create(small, formats=formats, cache="false")["id"])
+        assert (failed["state"], failed["files"][0]["error"]["code"]) == ("failed", "disk_full")
+        leave(0)
+        refused = client.post_job(small)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (507, "disk_full")
+        assert client.get(f"/v1/jobs/{failed['id']}").status_code == 200
+        leave(4 << 20)
+        assert client.ended(client.create(small, formats=formats, cache="false")["id"])["state"] == "completed"
+    left = [path for path in data.rglob(".*") if path.is_dir()]
+    assert not left
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
 
 
 def test_a_full_disk_is_an_error_of_the_job(

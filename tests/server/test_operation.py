@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.simulator import Simulator, SimulatorConfig
 from mineru_engine.errors import EngineUnavailableError
 from tests.server.serving import Client, Process, Running, wait_until
 
@@ -89,11 +91,32 @@ def test_ready_says_what_is_in_the_way(server: Running, client: Client, monkeypa
 def test_an_engine_that_does_not_come_up_makes_a_preloading_server_not_ready(serving: Callable[..., Running]) -> None:
     settings = {"model.vlm.server_url": "http://127.0.0.1:9/v1", "model.vlm.max_retries": 0}
     with serving(settings, defaults={"tier": "high"}, preload=True).client() as client:
-        reason = wait_until(
-            lambda: r if "did not start" in (r := client.get("/ready").json().get("reason", "")) else None
-        )
+        reason = wait_until(lambda: r if "no engine" in (r := client.get("/ready").json().get("reason", "")) else None)
         assert client.get("/ready").status_code == 503
         assert "127.0.0.1" in reason
+
+
+@pytest.mark.timeout(180)
+def test_an_engine_that_died_is_started_again_without_a_job(
+    serving: Callable[..., Running], demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mineru_engine.server.service._ENGINE_PAUSE_S", 0.2)
+
+    def ready() -> Any:
+        return answer if (answer := client.get("/ready")).status_code == 200 else None
+
+    with ExitStack() as stack:
+        with Simulator(SimulatorConfig()) as simulator:
+            settings = {"model.vlm.server_url": simulator.url, "model.vlm.max_retries": 0}
+            client = stack.enter_context(serving(settings, defaults={"tier": "xhigh"}, preload=True).client())
+            wait_until(ready)
+        job = client.ended(client.create(demo / "contract.pdf", tier="xhigh")["id"])
+        assert (job["state"], job["files"][0]["error"]["code"]) == ("failed", "engine_dead")
+        gone = client.get("/ready")
+        assert gone.status_code == 503 and "no engine" in gone.json()["reason"]
+        with Simulator(SimulatorConfig(port=simulator.port)):
+            wait_until(ready)
+            assert client.ended(client.create(demo / "contract.pdf", tier="xhigh")["id"])["state"] == "completed"
 
 
 def test_json_logs_name_the_job(serve: Callable[..., Process], small: Path) -> None:
