@@ -243,6 +243,20 @@ class _DocumentReader:
     def _note(self, code: str, message: str, page: int | None = None) -> None:
         self._diagnostics.append(Diagnostic(code, message, page))
 
+    def _start(self, pages: int) -> None:
+        """So many pages are to be read.
+
+        :raises InputError: if that is more than is allowed.
+        """
+        if 0 < (most := self._settings.processing.max_pages) < pages:
+            raise InputError(
+                f"{pages} pages, the limit is {most}",
+                code=ErrorCode.FILE_TOO_LARGE,
+                hint="choose some of them; processing.max_pages is the limit",
+            )
+        self._total = pages
+        self._report()
+
     def _report(self) -> None:
         if self._on_progress is not None:
             self._on_progress(Progress(self._source.name, self._done, self._total))
@@ -259,16 +273,15 @@ class _DocumentReader:
             self._images.take(blocks)
         for code, message, page in found["diagnostics"]:
             self._note(code, message, page)
-        self._done = self._total = len(found["pages"])
-        self._report()
+        self._done = len(found["pages"])
+        self._start(self._done)
         return await self._assemble(facts, found["pages"], [], {}, found["extensions"], found["document"], "native")
 
     async def _read_pages(self, facts: dict[str, Any], password: str | None) -> Analysis:
         from mineru_engine.pages import parse_pages
 
         pages = parse_pages(self._options.pages, facts["page_count"])
-        self._total = len(pages)
-        self._report()
+        self._start(len(pages))
         reader = await self._page_reader(facts, password, len(pages))
         readings = await reader.read(pages)
         self._diagnostics += reader.diagnostics

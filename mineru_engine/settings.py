@@ -82,6 +82,7 @@ class ProcessingSettings(_Section):
     window_size: int = Field(default=8, ge=1, description="pages analysed together")
     page_timeout: float = Field(default=20.0, gt=0, description="seconds for one page before it is given up")
     max_file_mb: int = Field(default=2048, ge=1, description="largest input accepted, MiB")
+    max_pages: int = Field(default=0, ge=0, description="pages read of one document; 0 for any number")
     image_budget_mb: int = Field(default=128, ge=8, description="page images held for the VLM by the process, MiB")
 
 
@@ -135,7 +136,6 @@ class ServerSettings(_Section):
     )
     max_files: int = Field(default=100, ge=1, description="documents in one job")
     max_request_mb: int = Field(default=512, ge=1, description="largest request body, MiB")
-    max_pages: int = Field(default=0, ge=0, description="pages of one document; 0 for any number")
     retention_hours: float = Field(default=24.0, ge=0, description="hours for which ended jobs are kept; 0 for ever")
     retention_gb: float = Field(default=20.0, ge=0, description="room for ended jobs, GB, the oldest go; 0 for any")
     min_free_mb: int = Field(default=512, ge=0, description="free disk space, MiB, below which no job is taken")

@@ -13,7 +13,10 @@ from itertools import product
 from typing import Any
 
 from mineru_cli.bench.conditions import conditions
+from mineru_cli.bench.masking import public_options, public_settings
 from mineru_cli.bench.report import EngineIdentity, Machine, Report, Source
+from mineru_engine.options import ParseOptions
+from mineru_engine.settings import Settings
 
 __all__ = ("Named", "changes", "problems", "revision")
 
@@ -109,10 +112,20 @@ def _model(base: Named, new: Named) -> Iterator[str]:
 
 
 def _facts(base: Named, new: Named) -> Iterator[str]:
-    before, after = _facts_of(base.report), _facts_of(new.report)
+    before, after, defaults = _facts_of(base.report), _facts_of(new.report), _defaults()
     for what in sorted(before.keys() | after.keys()):
-        if before.get(what) != after.get(what):
-            yield f"{what}: {_show(before.get(what))} in {base.name}, {_show(after.get(what))} in {new.name}"
+        old, fresh = (facts.get(what, defaults.get(what)) for facts in (before, after))
+        if old != fresh:
+            yield f"{what}: {_show(old)} in {base.name}, {_show(fresh)} in {new.name}"
+
+
+def _defaults() -> dict[str, object]:
+    """What a setting or option is taken to be in a report of a version that did not have it."""
+    settings, options = public_settings(Settings()), public_options(ParseOptions())
+    return {
+        **{f"setting {name}": value for name, value in _leaves(settings)},
+        **{f"option {name}": value for name, value in _leaves(options)},
+    }
 
 
 def _common(base: Named, new: Named) -> Iterator[str]:

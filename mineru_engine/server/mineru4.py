@@ -98,7 +98,7 @@ async def usage(service: TheService, caller: TheCaller) -> dict[str, Any]:
             "jobs_created": len(jobs),
         },
         "limits": {
-            "max_pages_per_file": limits.max_pages or None,
+            "max_pages_per_file": service.settings.processing.max_pages or None,
             "max_file_size_bytes": limits.max_request_mb << 20,
             "max_files_per_job": min(limits.max_files, 100),
             "max_concurrent_jobs": limits.concurrency,

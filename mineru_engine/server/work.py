@@ -10,8 +10,6 @@ from typing import Any
 import orjson
 
 from mineru_engine.api import parse_async
-from mineru_engine.errors import ErrorCode, InputError
-from mineru_engine.progress import Progress
 from mineru_engine.result import ParseResult, ParseStatus
 from mineru_engine.runtime.cancel import run_to_end
 from mineru_engine.runtime.registry import Lease
@@ -56,23 +54,12 @@ class Work:
         if key is not None and not job.origin.get("no_cache") and await self._cache.fetch(key, job, file):
             return
         options = {**job.options_of(file), **secrets}
-        most = self._settings.server.max_pages
-
-        def advance(progress: Progress) -> None:  # first called when the document is open and nothing is read yet
-            if most and progress.total > most:
-                raise InputError(
-                    f"{progress.total} pages, the limit is {most}",
-                    code=ErrorCode.FILE_TOO_LARGE,
-                    hint="choose some of them; the operator can raise server.max_pages",
-                )
-            report(progress.done, progress.total)
-
         async with self._holding(options) as lease:
             result = await parse_async(
                 self._storage.input(job, file),
                 settings=without_stray_key(self._settings, options),
                 lease=lease,
-                on_progress=advance,
+                on_progress=lambda progress: report(progress.done, progress.total),
                 on_exchange=self._audit.exchanges_of(job, file),
                 **options,
             )

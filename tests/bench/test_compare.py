@@ -416,6 +416,15 @@ def test_what_is_under_test_may_differ_and_is_told(compare: Run) -> None:
     ]
 
 
+@pytest.mark.parametrize(("value", "exit_code"), [(128, 1), (64, 3)])
+def test_a_setting_that_the_older_version_did_not_have(compare: Run, value: int, exit_code: int) -> None:
+    new = make_report(2, settings={"processing.window_size": 8, "processing.image_budget_mb": value})
+    done = compare(make_report(1), new)
+    assert done.exit_code == exit_code
+    told = "setting processing.image_budget_mb: 128 in base.json, 64 in new.json" in done.stderr
+    assert told is (exit_code == 3)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "same"),
     [

@@ -17,12 +17,14 @@ from reportlab.pdfgen.canvas import Canvas
 
 from mineru_engine import (
     ErrorCode,
+    InputError,
     OcrRequiredError,
     OptionError,
     PageKind,
     ParseResult,
     ParseStatus,
     PasswordError,
+    Settings,
     aio_doc_analyze,
     doc_analyze,
     parse,
@@ -304,6 +306,17 @@ def test_attachments_are_listed_and_the_reader_is_told(tmp_path: Path) -> None:
     assert [(item.name, item.size, item.result) for item in result.attachments] == [("ships.csv", len(make.CSV), None)]
     assert codes(result) == [("attachments", None)]
     assert "ships.csv" in result.diagnostics[0].message
+
+
+def test_the_limit_of_pages_holds_for_attachments_too(tmp_path: Path) -> None:
+    files = {"long.pdf": make.text_pdf(["One", "Two", "Three"]), "short.pdf": make.text_pdf(["One"])}
+    path = write(tmp_path / "outer.pdf", make.with_attachments(make.text_pdf(["Outer", "Second"]), files))
+    settings = Settings.load(environ={}, overrides={"processing.max_pages": 2})
+    result = parse(path, tier="flash", attachments=True, settings=settings)
+    assert {item.name: item.result is not None for item in result.attachments} == {"long.pdf": False, "short.pdf": True}
+    assert "3 pages, the limit is 2" in next(d.message for d in result.diagnostics if d.code == "attachment_failed")
+    with pytest.raises(InputError, match="3 pages, the limit is 2"):
+        parse(write(tmp_path / "long.pdf", files["long.pdf"]), tier="flash", settings=settings)
 
 
 def test_attachments_are_parsed_when_asked_even_inside_each_other(tmp_path: Path) -> None:

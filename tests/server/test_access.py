@@ -364,7 +364,7 @@ def test_too_little_room_on_the_disk(serving: Serving, small: Path) -> None:
 
 
 def test_pages_of_a_document(serving: Serving, demo: Path) -> None:
-    with serving({"server.max_pages": 2}).client() as client:
+    with serving({"processing.max_pages": 2}).client() as client:
         job = client.ended(client.create(demo / "report.pdf")["id"])
         assert job["state"] == "failed"
         assert job["files"][0]["error"]["code"] == "file_too_large"
