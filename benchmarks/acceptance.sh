@@ -3,10 +3,10 @@
 #
 #   benchmarks/acceptance.sh BASELINE MODEL [DOCUMENTS...]
 #
-# BASELINE: git revision, source tree or wheel to compare with.   MODEL: directory or hub name of the model.
+# BASELINE: git revision, source tree, wheel or environment to compare with.   MODEL: directory or hub name of the model.
 # DOCUMENTS: default the standard workload.
 # Environment: PYTHON (one with mineru and vllm; default .venv/bin/python), OUT (default acceptance-TIME), REPEATS (8),
-# CONCURRENCY ("1 2 4 8"), PORT (8765), SERVE_ARGS (for `vllm serve`), ALLOW_CPU=1 (go on without a GPU, to try this
+# CONCURRENCY ("1 2 4 8"), PORT (8765), SERVE_ARGS (for the server), ALLOW_CPU=1 (go on without a GPU, to try this
 # script: what it then measures is no acceptance).
 # Exit: 0 both gates passed, 1 one did not, 2 the machine is not fit for it.
 set -euo pipefail
@@ -41,6 +41,7 @@ bench() {  # NAME OPTIONS...: both versions in turn; a verdict that is no pass e
   # shellcheck disable=SC2086
   "$python" -m mineru_cli bench "$@" --tier xhigh --concurrency $concurrency --repeats "$repeats" --cancel-after 1 \
     --seed 1 --against "$baseline" --output "$out/$name.json" --html "$out/$name.html" || [ $? -eq 1 ]
+  [ -s "$out/$name.base.json" ] || unfit "mineru bench could not measure: see above"
   "$python" -m mineru_cli compare "$out/$name.base.json" "$out/$name.json" --html "$out/$name-compare.html" \
     | tee "$out/$name-compare.txt" || failed="$failed $name"
 }
@@ -51,11 +52,11 @@ MINERU_MODEL_VLM_ENGINE=vllm MINERU_MODEL_VLM_MODEL="$model" bench embedded "$@"
 
 # 3. The same model behind a server.
 # shellcheck disable=SC2086
-"$python" -m vllm.entrypoints.cli.main serve "$model" --port "$port" --host 127.0.0.1 \
+"$python" -m vllm.entrypoints.openai.api_server --model "$model" --port "$port" --host 127.0.0.1 \
   --logits-processors "${LOGITS_PROCESSOR:-mineru_vl_utils:MinerULogitsProcessor}" ${SERVE_ARGS:-} >"$out/server.log" 2>&1 &
 server=$!
 for _ in $(seq 600); do
-  kill -0 "$server" 2>/dev/null || { tail -20 "$out/server.log" >&2; unfit "vllm serve ended"; }
+  kill -0 "$server" 2>/dev/null || { tail -20 "$out/server.log" >&2; unfit "the vLLM server ended"; }
   curl -sf "http://127.0.0.1:$port/health" >/dev/null && break
   sleep 1
 done

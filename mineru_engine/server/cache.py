@@ -115,13 +115,17 @@ class ResultCache:
         return facts
 
     async def _from_memory(self, key: str, target: Path) -> dict[str, Any] | None:
-        now = time.monotonic()
-        for old in [name for name, (end, _, _) in self._recent.items() if end < now]:
-            del self._recent[old]
+        self._forget()
         _, home, facts = self._recent.get(key, (0.0, None, {}))
         if home is None or not await run_to_end(asyncio.to_thread(link_result, home, target)):
             return None
         return facts
+
+    def _forget(self) -> None:
+        """Drop from memory what was kept long enough: the first ones, as all are kept equally long."""
+        now = time.monotonic()
+        while self._recent and self._recent[first := next(iter(self._recent))][0] < now:
+            del self._recent[first]
 
     async def _from_disk(self, key: str, target: Path) -> dict[str, Any] | None:
         try:
@@ -140,6 +144,8 @@ class ResultCache:
 
     async def _remember(self, key: str, job: Job, file: JobFile) -> None:
         """The latest job with a result is the one that will be kept longest."""
+        self._forget()
+        self._recent.pop(key, None)  # what is new comes last
         self._recent[key] = (time.monotonic() + self._ttl, self._storage.result(job, file), _facts(file))
         try:
             await self._store.keep_result(key, job.id, file.stem)

@@ -6,6 +6,7 @@ import logging
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,15 @@ def test_a_result_is_found_again_after_a_restart_until_its_job_is_gone(
             client.delete(job["links"]["self"])
     with start() as server, server.client() as client:
         assert not cached(parsed(client, small))
+
+
+def test_memory_forgets_though_nobody_asks(serving: Callable[..., Running], small: Path) -> None:
+    server = serving({"server.cache_ttl": 0.2})
+    with server.client() as client:
+        for name in ("a.pdf", "b.pdf", "c.pdf"):
+            client.ended(client.create((name, small.read_bytes()), cache="false")["id"])
+            time.sleep(0.3)
+    assert len(server.app.state.service.cache._recent) == 1
 
 
 def test_no_ttl_is_no_cache(serving: Callable[..., Running], small: Path) -> None:
