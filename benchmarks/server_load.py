@@ -1,5 +1,8 @@
 """Many clients at one server: every job ends in its right state, and asking for a job stays quick.
 
+The clients come and ask when they like, as those of different people do: they start within the first few seconds and
+wait half a second to one and a half before they ask again.
+
 ::
 
     python -m benchmarks.server_load --clients 200 --jobs 1000
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import tempfile
 import time
 from collections import Counter
@@ -18,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-import httpx
+import aiohttp
 import psutil
 
 from benchmarks._server import DEMO, arguments, publish
@@ -26,7 +30,8 @@ from mineru_cli.bench.sampling import quantile
 from mineru_engine.processes import Tree
 from tests.server.serving import Process
 
-_POLL_S = 1.0
+_POLL_S = (0.5, 1.5)
+_START_S = 5.0
 _LOOK_S = 5.0
 
 
@@ -66,48 +71,45 @@ class _Load:
         self.ids: set[str] = set()
         self.wrong = self.twice = self.refused = self.resets = 0
 
-    async def client(self, client: httpx.AsyncClient) -> None:
+    async def client(self, client: aiohttp.ClientSession) -> None:
+        await asyncio.sleep(random.uniform(0, _START_S))
         for number in self.left:
             kind = 2 if number % 20 == 0 else number % 2
             job = await self.create(client, kind, number)
             self.ids.add(job["id"])
             while job["state"] in ("queued", "running"):
-                await asyncio.sleep(_POLL_S)
+                await asyncio.sleep(random.uniform(*_POLL_S))
                 job = await self.look(client, job["id"])
             sent = "damaged" if kind == 2 else "good"
             self.outcomes[f"{sent}: {job['state']}"] += 1
             self.wrong += job["state"] != ("failed" if kind == 2 else "completed")
             self.twice += job["attempts"] != 1
 
-    async def look(self, client: httpx.AsyncClient, job_id: object) -> dict[str, object]:
+    async def look(self, client: aiohttp.ClientSession, job_id: object) -> dict[str, object]:
         while True:
             began = time.perf_counter()
             try:
-                answer = await client.get(f"/v1/jobs/{job_id}")
-            except httpx.TransportError:  # the server closed an idle connection as we took it
+                async with client.get(f"/v1/jobs/{job_id}", raise_for_status=True) as answer:
+                    job: dict[str, object] = await answer.json()
+            except aiohttp.ClientConnectionError:  # the server closed an idle connection as we took it
                 self.resets += 1
                 continue
             self.latencies.append((time.perf_counter() - began) * 1000)
-            job: dict[str, object] = answer.json()
             return job
 
-    async def create(self, client: httpx.AsyncClient, kind: int, number: int) -> dict[str, object]:
+    async def create(self, client: aiohttp.ClientSession, kind: int, number: int) -> dict[str, object]:
         while True:
-            files = {"files": (f"d{number}.pdf", self.documents[kind])}
+            form = aiohttp.FormData({"tier": "flash", "cache": "false"})
+            form.add_field("files", self.documents[kind], filename=f"d{number}.pdf")
             try:
-                answer = await client.post(
-                    "/v1/jobs",
-                    files=files,
-                    data={"tier": "flash", "cache": "false"},
-                    headers={"Idempotency-Key": str(number)},
-                )
-            except httpx.TransportError:
+                async with client.post("/v1/jobs", data=form, headers={"Idempotency-Key": str(number)}) as answer:
+                    if answer.status in (200, 202):
+                        job: dict[str, object] = await answer.json()
+                        return job
+                    assert answer.status == 429, await answer.text()
+            except aiohttp.ClientConnectionError:
                 self.resets += 1
                 continue
-            if answer.status_code in (200, 202):
-                job: dict[str, object] = answer.json()
-                return job
-            assert answer.status_code == 429, answer.text
             self.refused += 1
             await asyncio.sleep(float(answer.headers["Retry-After"]))
 
@@ -146,8 +148,8 @@ async def _run(server: Process, clients: int, jobs: int, minutes: float) -> Repo
     load = _Load(_until(began + 60 * minutes) if minutes else iter(range(jobs)))
     memory = _Memory(server.process.pid)
     watching = asyncio.create_task(memory.watch())
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients, keepalive_expiry=3)
-    async with httpx.AsyncClient(base_url=server.url, limits=limits, timeout=60, trust_env=False) as client:
+    connector = aiohttp.TCPConnector(limit=clients, keepalive_timeout=3)
+    async with aiohttp.ClientSession(server.url, connector=connector, timeout=aiohttp.ClientTimeout(60)) as client:
         await asyncio.gather(*(load.client(client) for _ in range(clients)))
         seconds = time.monotonic() - began
         watching.cancel()
@@ -155,7 +157,8 @@ async def _run(server: Process, clients: int, jobs: int, minutes: float) -> Repo
         page = {"has_more": True, "last_id": None}
         while page["has_more"]:
             after = {"after": page["last_id"]} if page["last_id"] else {}
-            page = (await client.get("/v1/jobs", params={"limit": 100, **after})).json()
+            async with client.get("/v1/jobs", params={"limit": "100", **after}) as answer:
+                page = await answer.json()
             known |= {job["id"] for job in page["data"]}
     ordered = sorted(load.latencies)
     return Report(
