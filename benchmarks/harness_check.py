@@ -3,10 +3,11 @@
 Usage: python -m benchmarks.harness_check [--repetitions 20] [--repeats 6] [--output REPORT.json]
 
 Each repetition is a whole `mineru bench --against` at a simulated engine, seeded by its number, and what
-`mineru compare` says of its two reports. The slow-down is a copy of the source in which each document takes 10 % longer;
-for the speed-up it is the baseline in which each takes 35 % longer. The baseline is the committed source (HEAD),
-installed once, in the way `--against HEAD` does it, and then named as an environment. The engine is slow enough that the
-time goes by there and not on the processor, which on a virtual machine is not equally fast from minute to minute.
+`mineru compare` says of its two reports. The slow-down is a copy of the source in which each document takes 10 %
+longer; for the speed-up it is the baseline in which each takes 35 % longer. The baseline is the committed source
+(HEAD), installed once, in the way `--against HEAD` does it, and then named as an environment. The engine is slow enough
+that the time goes by there and not on the processor, which on a virtual machine is not equally fast from minute to
+minute.
 """
 
 from __future__ import annotations

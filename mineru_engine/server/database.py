@@ -1,6 +1,7 @@
-"""An SQLite file with one connection, on one thread of its own.
+"""An SQLite file with a connection on a thread of its own, and one for single reads on another.
 
 The write-ahead log lets a killed server start again where it was; what was answered is on disk (``synchronous=FULL``).
+It also lets a read go on while a write waits for the disk.
 """
 
 from __future__ import annotations
@@ -27,19 +28,22 @@ class StoreError(MineruError):
 
 
 class Database:
-    """Runs work on the connection, one piece after the other.
+    """Runs work on a connection, one piece after the other.
 
     :param path: made if it is not there.
     :param what: what it is called in errors, as ``job``.
-    :ivar connection: for the work alone, and only once it is open.
+    :ivar connection: for :meth:`run` alone, and only once it is open.
+    :ivar reading: for :meth:`read` alone.
     """
 
     connection: sqlite3.Connection
+    reading: sqlite3.Connection
 
     def __init__(self, path: Path, what: str) -> None:
         self._path = path
         self._what = what
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"mineru-{what}s")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"mineru-{what}s-read")
 
     async def open(self, prepare: Callable[[], None]) -> None:
         """Open the file.
@@ -49,16 +53,23 @@ class Database:
         """
 
         def work() -> None:
-            self.connection = sqlite3.connect(self._path, isolation_level=None, timeout=10, check_same_thread=False)
+            self.connection = self._connect()
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute("PRAGMA synchronous=FULL")
             prepare()
+            self.reading = self._connect()
+            self.reading.execute("PRAGMA query_only=ON")
 
         await self.run(work)
 
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, isolation_level=None, timeout=10, check_same_thread=False)
+
     async def close(self) -> None:
         """Write everything and let go."""
+        await self.read(lambda: self.reading.close())
         await self.run(lambda: self.connection.close())
+        self._reader.shutdown()
         self._thread.shutdown()
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -66,8 +77,18 @@ class Database:
 
         :raises StoreError: if the file cannot be read or written.
         """
+        return await self._on(self._thread, work)
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """What a piece of work gives that only reads and must not wait for those that write.
+
+        :raises StoreError: if the file cannot be read.
+        """
+        return await self._on(self._reader, work)
+
+    async def _on(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(thread, work)
         except sqlite3.Error as exc:
             full = getattr(exc, "sqlite_errorname", "") == "SQLITE_FULL"
             code = ErrorCode.DISK_FULL if full else ErrorCode.OUTPUT_NOT_WRITABLE

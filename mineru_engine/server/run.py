@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from types import FrameType
 
 import uvicorn
@@ -16,6 +17,9 @@ from mineru_engine.server.service import Service
 __all__ = ("serve",)
 
 _CONNECTIONS_S = 5
+_SWITCH_S = 0.0005
+"""How long a thread that renders a result may hold the interpreter while requests wait; Python's default is ten times
+that, for each step of a request anew."""
 
 
 class _Server(uvicorn.Server):
@@ -65,6 +69,7 @@ def serve(app: FastAPI, host: str, port: int, grace: float, log_format: str) -> 
     :raises MineruError: if the application cannot start.
     """
     configure(log_format)
+    sys.setswitchinterval(_SWITCH_S)
     service: Service = app.state.service
     config = uvicorn.Config(
         app,

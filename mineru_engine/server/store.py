@@ -75,8 +75,9 @@ class JobStore:
 
     async def get(self, job_id: str) -> Job | None:
         """One job."""
-        found = await self._run(lambda: self._read("WHERE id=?", (job_id,)))
-        return found[0] if found else None
+        select = "SELECT document FROM jobs WHERE id=?"
+        found = await self._database.read(lambda: self._database.reading.execute(select, (job_id,)).fetchone())
+        return None if found is None else _unpacked(found[0])
 
     async def find(self, tenant: str, idempotency: str) -> Job | None:
         """The job that a tenant made with an idempotency key."""

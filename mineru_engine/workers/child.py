@@ -6,6 +6,7 @@ main guard, notebooks and servers can all use it. It ends by itself when the par
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -15,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from mineru_engine.errors import ErrorCode, MineruError
@@ -22,11 +24,21 @@ from mineru_engine.workers.protocol import decode, encode, read_frame_blocking, 
 
 __all__ = ("main",)
 
+_NICE = 5
 _WARM_MODULES = ("mineru_engine.pdf.tasks", "docvortex.analyzers.native.pdf.pipeline")
+
+
+def _step_back() -> None:
+    """Let the process that asks go first: what it does between two tasks is short, and others wait for it."""
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    with contextlib.suppress(OSError):  # Linux may weigh sessions, of which a worker is one, before processes
+        Path("/proc/self/autogroup").write_text(str(_NICE))
 
 
 def main() -> None:
     """Serve tasks from standard input until it closes."""
+    _step_back()
     source, sink = _take_protocol_pipes()
     _quiet_libraries()
     inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
