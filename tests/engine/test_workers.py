@@ -61,6 +61,16 @@ def test_value_comes_back_and_process_is_reused() -> None:
     run(body)
 
 
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="Windows knows no niceness")
+def test_workers_let_their_caller_go_first() -> None:
+    async def body() -> None:
+        async with pool() as workers:
+            pid = await workers.run(f"{TASKS}:pid", {}, deadline_s=20)
+            assert psutil.Process(pid).nice() == min(19, psutil.Process().nice() + 5)
+
+    run(body)
+
+
 def test_printing_cannot_corrupt_the_protocol() -> None:
     async def body() -> None:
         async with pool() as workers:

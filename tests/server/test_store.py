@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -44,6 +45,21 @@ def test_a_job_is_the_same_after_the_process(tmp_path: Path) -> None:
 
     with_store(tmp_path / "jobs.sqlite3", keep)
     assert with_store(tmp_path / "jobs.sqlite3", lambda store: store.get(job.id)) == job
+
+
+def test_a_poll_does_not_wait_for_a_write(tmp_path: Path) -> None:
+    job, disk = a_job(), threading.Event()
+
+    async def work(store: JobStore) -> Job | None:
+        await store.add(job)
+        writing = asyncio.create_task(store._database.run(disk.wait))
+        try:
+            return await asyncio.wait_for(store.get(job.id), 10)
+        finally:
+            disk.set()
+            await writing
+
+    assert with_store(tmp_path / "jobs.sqlite3", work) == job
 
 
 def test_a_key_belongs_to_one_job_of_one_tenant(tmp_path: Path) -> None:
