@@ -75,13 +75,12 @@ class JobStore:
 
     async def get(self, job_id: str) -> Job | None:
         """One job."""
-        select = "SELECT document FROM jobs WHERE id=?"
-        found = await self._database.read(lambda: self._database.reading.execute(select, (job_id,)).fetchone())
-        return None if found is None else _unpacked(found[0])
+        found = await self._look("WHERE id=?", (job_id,))
+        return found[0] if found else None
 
     async def find(self, tenant: str, idempotency: str) -> Job | None:
         """The job that a tenant made with an idempotency key."""
-        found = await self._run(lambda: self._read("WHERE tenant=? AND idempotency=?", (tenant, idempotency)))
+        found = await self._look("WHERE tenant=? AND idempotency=?", (tenant, idempotency))
         return found[0] if found else None
 
     async def page(
@@ -108,28 +107,24 @@ class JobStore:
             values += [after, tenant]
         order = f"ORDER BY number {'ASC' if oldest_first else 'DESC'} LIMIT ?"
         where = f"WHERE {' AND '.join(clauses)} {order}"
-        return await self._run(lambda: self._read(where, (*values, limit)))
+        return await self._look(where, (*values, limit))
 
     async def unfinished(self) -> list[Job]:
         """Jobs that were queued or running when the server went, in their order."""
-        return await self._run(
-            lambda: self._read("WHERE state IN (?,?) ORDER BY number", (JobState.QUEUED, JobState.RUNNING))
-        )
+        return await self._look("WHERE state IN (?,?) ORDER BY number", (JobState.QUEUED, JobState.RUNNING))
 
     async def ended(self, before: float = float("inf")) -> list[str]:
         """Ids of the jobs that ended before a time (seconds since 1970), the oldest first."""
         select = "SELECT id FROM jobs WHERE finished IS NOT NULL AND finished<? ORDER BY finished"
-        return await self._run(lambda: [row[0] for row in self._connection.execute(select, (before,))])
+        return [job_id for (job_id,) in await self._rows(select, (before,))]
 
     async def ids(self) -> set[str]:
         """The ids of all jobs."""
-        return await self._run(lambda: {row[0] for row in self._connection.execute("SELECT id FROM jobs")})
+        return {job_id for (job_id,) in await self._rows("SELECT id FROM jobs")}
 
     async def counts(self) -> dict[JobState, int]:
         """Number of jobs in each state."""
-        rows = await self._run(
-            lambda: self._connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
-        )
+        rows = await self._rows("SELECT state, count(*) FROM jobs GROUP BY state")
         return {JobState(state): count for state, count in rows}
 
     async def keep_result(self, key: str, job_id: str, stem: str) -> None:
@@ -139,8 +134,8 @@ class JobStore:
     async def result(self, key: str) -> tuple[Job, str] | None:
         """The job with a result for a cache key, and the stem of its document."""
         query = "SELECT document, stem FROM jobs JOIN results ON job=id WHERE key=?"
-        row = await self._run(lambda: self._connection.execute(query, (key,)).fetchone())
-        return None if row is None else (_unpacked(row[0]), row[1])
+        rows = await self._rows(query, (key,))
+        return (_unpacked(rows[0][0]), rows[0][1]) if rows else None
 
     async def delete(self, job_id: str) -> None:
         """Forget a job."""
@@ -165,7 +160,7 @@ class JobStore:
                 "INSERT INTO jobs (id, tenant, state, created, idempotency, document) VALUES (?,?,?,?,?,?)", values
             )
         except sqlite3.IntegrityError:
-            found = self._read("WHERE tenant=? AND idempotency=?", (job.tenant, job.idempotency))
+            found = _read(self._connection, "WHERE tenant=? AND idempotency=?", (job.tenant, job.idempotency))
             if not found:
                 raise
             return found[0]
@@ -174,9 +169,15 @@ class JobStore:
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         self._connection.execute(statement, values)
 
-    def _read(self, where: str, values: tuple[Any, ...]) -> list[Job]:
-        rows = self._connection.execute(f"SELECT document FROM jobs {where}", values)
-        return [_unpacked(row[0]) for row in rows]
+    async def _look(self, where: str, values: tuple[Any, ...]) -> list[Job]:
+        return await self._database.read(lambda: _read(self._database.reading, where, values))
+
+    async def _rows(self, select: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        return await self._database.read(lambda: self._database.reading.execute(select, values).fetchall())
+
+
+def _read(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[Job]:
+    return [_unpacked(row[0]) for row in connection.execute(f"SELECT document FROM jobs {where}", values)]
 
 
 def _packed(job: Job) -> bytes:
